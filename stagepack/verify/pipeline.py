@@ -14,6 +14,11 @@ For compute plus transfer, evidence says ``transfers`` t_1 < t_2 < ...: partitio
 [t_i, t_(i+1)) and of a sum below the bound B compute for less than B - t_i.  Filling with both
 limits refutes them.  Any numbers will do: between 0 and B they leave nothing out.
 
+``count``: devices with several stages each, wherever these are placed, have no room for all layers.
+In whole units ``unit``, spans that no cut may split count for as many as they hold, rounded down,
+and a device takes no more than what is below the bound holds.  Where no stage may be empty, the
+first and the last span take room of the devices of the first and the last stage.
+
 What a stage costs is what the checker of partitions says; here it is added up exactly.  Where
 objectives are sums of floating-point numbers, the tolerance of the instance covers their rounding.
 Not used is what says nothing of partitions: names, the graph of which the chain is an order, what
@@ -65,6 +70,8 @@ class Limits(NamedTuple):
 
 def fill(instance: PartitionData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
     """Show that partitions below the bound end too early."""
+    if instance.placed:
+        raise UnprovedError("devices are filled with one stage each")
     chain = _Chain(instance, claimed)
     if not set(instance.fixed_cuts) <= set(chain.cuts):
         return
@@ -76,6 +83,31 @@ def fill(instance: PartitionData, evidence: Mapping[str, Any], claimed: Claimed)
         steps.clear()
     for least, above in pairwise([0, *sorted(t for t in steps if 0 < t < bound), bound]):
         chain.refute(Limits(bound - least, above))
+
+
+def count(instance: PartitionData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
+    """Show that devices within the bound have no room for all layers, counted in units."""
+    if str(instance.objective) != "bottleneck" or claimed.bound is None:
+        raise UnprovedError("layers are counted for bounds of the bottleneck alone")
+    if instance.compute_table is not None:
+        raise UnprovedError("tables do not add up")
+    numbers = evidence.get("unit", ())
+    unit = Fraction(*map(exact, numbers)) if len(numbers) == 2 and numbers[1] else Fraction(0)
+    if unit <= 0:
+        raise UnprovedError("the unit is no quotient above 0")
+    running = [Fraction(0), *accumulate(map(Fraction, instance.cycles.tolist()))]
+    spans = [running[b] - running[a] for a, b in pairwise(_allowed_cuts(instance))]
+    bound = _above(instance, claimed.bound)
+    rooms = [bound * Fraction(str(device.speed)) for device in instance.cluster.devices]
+    if not instance.fewer_stages and len(spans) > 1:
+        rooms[instance.stage_devices[0]] -= spans.pop(0)
+        rooms[instance.stage_devices[-1]] -= spans.pop()
+    if min(rooms) <= 0:
+        return
+    for at, _ in enumerate(spans):
+        claimed.step(at)
+    if sum(span // unit for span in spans) <= sum(math.ceil(room / unit) - 1 for room in rooms):
+        raise UnprovedError("the devices have room for all layers")
 
 
 def _above(instance: PartitionData, bound: Fraction) -> Fraction:
@@ -238,5 +270,5 @@ def _exact(value: Any) -> int | Fraction:
     return value if isinstance(value, int) else Fraction(value)
 
 
-RULES: Rules = {"fill": (Proof.WITNESS, fill)}
+RULES: Rules = {"fill": (Proof.WITNESS, fill), "count": (Proof.WITNESS, count)}
 UNAIDED = ("fill",)

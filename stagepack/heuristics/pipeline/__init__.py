@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from stagepack.heuristics.pipeline import prober as prober
     from stagepack.heuristics.pipeline import reference as reference
     from stagepack.heuristics.pipeline import repair as repair
+    from stagepack.heuristics.pipeline import rounds as rounds
     from stagepack.heuristics.pipeline import staircase as staircase
     from stagepack.heuristics.pipeline import step_bound as step_bound
     from stagepack.heuristics.pipeline import step_stages as step_stages

@@ -23,6 +23,8 @@ from stagepack.instances.profile import Array
 
 MOST_WAYS, MOST_STAGES, MOST_TIMES = 100_000, 1_000_000, 20_000_000
 """Transitions of devices, stages, and these for all limits, that are verified in plain Python."""
+UNITS = 64
+"""Equal parts of a limit that are tried as units."""
 
 
 def filled(costs: RangeCosts, transfers: Iterable[int] = ()) -> Evidence:
@@ -34,6 +36,8 @@ def filled(costs: RangeCosts, transfers: Iterable[int] = ()) -> Evidence:
         Of the transfer-bounded objective, in ticks: where another limit on compute suffices.
     """
     instance, limits = costs.instance, list(transfers)
+    if instance.placed:
+        return SEARCHED
     if StageOrder.refusal(instance) is not None or len(costs.order.source) > MOST_WAYS:
         return SEARCHED
     stashing = instance.training and bool(instance.stash.any())
@@ -73,6 +77,74 @@ def _tried(costs: RangeCosts, most: int) -> int:
                 return most + 1
         longest = max(longest, len(falling))
     return longest * each
+
+
+def work_bound(costs: RangeCosts) -> tuple[int, Evidence]:
+    """Return a lower bound on the objective value, in ticks, and its evidence.  O(n log n)."""
+    if costs.instance.placed:
+        return counted(costs)
+    return objective_bound(costs), filled(costs, [costs.transfer_bound() + costs.host])
+
+
+def counted(costs: RangeCosts) -> tuple[int, Evidence]:
+    """Return a lower bound, in ticks, for devices with several stages each, and its evidence.
+
+    In whole units a span that no cut may split counts for as many as it holds, and a device takes
+    no more than its limit holds.  Where no stage may be empty, the first and the last span are on
+    known devices.  Of units, those just above an equal part of the limit say most (Fekete and
+    Schepers 2001).  O(spans * units) for each of O(log) limits.
+    """
+    floor = costs.compute_bound()
+    if costs.rounding or not costs.instance.whole:
+        return floor, SEARCHED
+    pace, base = paces(costs)
+    spans = np.diff(base[np.flatnonzero(costs.allowed)])
+    classes = costs.device_class.tolist()
+    forced = [0] * costs.k
+    if not costs.instance.fewer_stages and len(spans) > 1:
+        table = costs.instance.stage_devices
+        forced[table[0]] += int(spans[0])
+        forced[table[-1]] += int(spans[-1])
+        spans = spans[1:-1]
+    sizes, counts = np.unique(spans, return_counts=True)
+
+    def refuting(limit: int) -> int:
+        """Return a unit in which what the devices take within a limit is too little; 0: none."""
+        rooms = np.array(
+            [limit // pace[c] - taken for c, taken in zip(classes, forced, strict=True)]
+        )
+        if rooms.min() < 0:
+            return 1
+        parts = np.arange(1, UNITS + 1)
+        for unit in (1, *np.unique(rooms.max() // parts + 1).tolist()):
+            if (sizes // unit * counts).sum() > (rooms // unit).sum():
+                return int(unit)
+        return 0
+
+    low, high, step = floor, floor, 1
+    while refuting(high):
+        low, high, step = high + 1, high + step, 2 * step
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if refuting(middle) else (low, middle)
+    unit = refuting(low - 1) if low else 1
+    cycles = Fraction(unit) * Fraction(int(costs.instance.cycles.sum())) / max(1, int(base[-1]))
+    if not unit:
+        return floor, SEARCHED
+    return low, witness("count", unit=[cycles.numerator, cycles.denominator])
+
+
+def paces(costs: RangeCosts) -> tuple[list[int], Array]:
+    """Return ticks of a unit of work on each class, and running sums of work in that unit.
+
+    The unit is the largest in which the work of all layers is whole; for exact ticks, otherwise
+    the ticks of the first class.
+    """
+    totals = costs.prefix[:, -1].tolist()
+    unit = math.gcd(*totals)
+    if not unit or costs.rounding:
+        return [1] * costs.classes, costs.prefix[0]
+    return [total // unit for total in totals], costs.prefix[0] // (totals[0] // unit)
 
 
 def objective_bound(costs: RangeCosts) -> int:

@@ -70,6 +70,25 @@ class RecurrenceTuning(Tuning):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RoundTuning(Tuning):
+    """What steers the search for rounds of stages, and what its work costs."""
+
+    not_zero = ("seconds_at_once", "step_seconds")
+
+    most_spans: int = 5_000
+    """Spans of a chain; of more, only bounds and models are asked."""
+
+    restarts: int = 40
+    """Beginnings from which more than two rounds are improved."""
+
+    step_seconds: float = 3e-9
+    """Seconds of work of a pair of stages of a device."""
+
+    seconds_at_once: float = 0.05
+    """Seconds of work between two looks at the clock."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class PipelineTuning(Tuning):
     """What steers the searches of pipeline partitions."""
 
@@ -80,6 +99,9 @@ class PipelineTuning(Tuning):
 
     recurrence: RecurrenceTuning = RecurrenceTuning()
     """The reference recurrence."""
+
+    rounds: RoundTuning = RoundTuning()
+    """Several stages a device."""
 
     baselines: bool = True
     """Whether searches begin with what naive rules find."""

@@ -33,6 +33,11 @@ from stagepack.instances.profile import (
     ModelProfile,
 )
 from stagepack.instances.words import LARGEST
+from stagepack.shown import some
+
+WORDS_OF_PLACEMENT = ("loop", "v")
+MOST_ROUNDS = 2**10
+"""Stages of a device."""
 
 
 def _require(given: PartitionData) -> None:
@@ -67,6 +72,8 @@ def _require(given: PartitionData) -> None:
                 remedy=f"for {k} devices give {' or '.join(map(str, shapes))}",
             )
     _cluster(given)
+    if given.placed:
+        _require_sums(given)
     uses = given.shared.layer
     if len(uses) and (uses.min() < 0 or uses.max() >= n):
         raise InputError(
@@ -110,15 +117,32 @@ def _sums(given: PartitionData) -> None:
         )
 
 
+def _require_sums(given: PartitionData) -> None:
+    """Refuse what is not said, or not known, of devices that run several stages."""
+    remedy = "leave it out, or run one stage on each device (stages_per_device, placement)"
+    for name in ("compute_table", "memory_table", "recv_cycles", "send_cycles"):
+        if getattr(given, name) is not None:
+            raise InputError("says nothing of several stages", field=name, remedy=remedy)
+    if given.free_order:
+        raise InputError("contradicts the placement", field="free_order", remedy=remedy)
+    if given.objective is not Objective.BOTTLENECK:
+        raise InputError(
+            f"{given.objective} is not known of devices with several stages",
+            field="objective",
+            remedy=f"choose {Objective.BOTTLENECK}",
+        )
+
+
 def _cluster(given: PartitionData) -> None:
     cluster, n, k = given.cluster, given.n, given.k
     if not k:
         raise InputError("has no devices", field="cluster", remedy="give at least one")
-    if k > n and not given.fewer_stages:
+    if len(given.stage_devices) > n and not given.fewer_stages:
+        what = f"{len(given.stage_devices):,} stages on {k:,}" if given.placed else f"{k:,}"
         raise InputError(
-            f"{k:,} devices for {n:,} {'layer' if n == 1 else 'layers'}",
-            field="devices",
-            remedy="use at most one device a layer, or allow fewer stages",
+            f"{what} devices for {n:,} {'layer' if n == 1 else 'layers'}",
+            field="stages_per_device" if given.placed else "devices",
+            remedy="use at most one stage a layer, or allow fewer stages",
         )
     links = {cluster.host_recv, cluster.host_send}
     for index, device in enumerate(cluster.devices):
@@ -157,9 +181,10 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
     def proviso(self) -> str:
         """What the proof does not cover: more microbatches in flight, other orders of layers."""
         said = []
-        if self.training and self.stash.any() and self.microbatches < self.k:
+        stages = len(self.stage_devices)
+        if self.training and self.stash.any() and self.microbatches < stages:
             said.append(
-                f"memory counts {self.microbatches:,} of the {self.k:,} microbatches that fill the "
+                f"memory counts {self.microbatches:,} of the {stages:,} microbatches that fill the "
                 "pipeline"
             )
         if self.backward_transfers and not self.training:
@@ -210,6 +235,8 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         host_transfer: bool = False,
         fewer_stages: bool = False,
         free_order: bool = False,
+        stages_per_device: int = 1,
+        placement: str | Iterable[int] = "loop",
         layer_names: Sequence[str] | None = None,
         order: GraphOrder | None = None,
         tensors: Lifetimes | None = None,
@@ -253,7 +280,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         training : bool
             Count backward cycles and stashes.
         microbatches : int, optional
-            Number of microbatches of a training step; by default the number of devices, which fills
+            Number of microbatches of a training step; by default the number of stages, which fills
             the pipeline.
         backward_transfers : bool, optional
             Whether gradients are sent back over the links; by default in training.
@@ -268,6 +295,12 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         host_transfer, fewer_stages, free_order : bool
             Whether every device waits for the transfers of the host; whether devices may stay
             unused; whether stages may be placed on the devices in any order.
+        stages_per_device : int
+            How many stages each device runs.  The objective and memory count what a device holds in
+            all; with `fewer_stages` any stage may be empty.
+        placement : str or iterable of int
+            Their devices: ``"loop"``, round after round in the order of the cluster; ``"v"``, every
+            second round backwards; or the device of each stage, also as one text with commas.
         layer_names : sequence of str, optional
             For messages and tables.
         order : GraphOrder, optional
@@ -298,6 +331,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
                 remedy="give one of the two",
             )
         k = len(cluster)
+        rounds, placement = _placement(stages_per_device, placement, k)
         if isinstance(exclusive, Mapping):
             categories = {str(key): value for key, value in exclusive.items()}
         else:
@@ -353,13 +387,18 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             forbidden_cuts=arrays.cuts(forbidden_cuts, "forbidden_cuts"),
             fixed_cuts=arrays.cuts(fixed_cuts, "fixed_cuts"),
             training=bool(training),
-            microbatches=_in_flight(microbatches, k if training else 1),
+            microbatches=_in_flight(
+                microbatches,
+                (k * rounds if isinstance(placement, str) else len(placement)) if training else 1,
+            ),
             backward_transfers=bool(training if backward_transfers is None else backward_transfers),
             received=bool(received) and "received" in terms,
             objective=chosen,
             host_transfer=bool(host_transfer),
             fewer_stages=bool(fewer_stages),
             free_order=bool(free_order),
+            stages_per_device=rounds,
+            placement=placement,
             layer_names=None if layer_names is None else tuple(map(str, layer_names)),
             order=order,
             tensors=tensors if tensors is None or tensors.tell(carried) else None,
@@ -458,6 +497,42 @@ def _terms(
             remedy="leave out the terms, or the table",
         )
     return terms
+
+
+def _placement(
+    each: int, placement: str | Iterable[int], k: int
+) -> tuple[int, str | tuple[int, ...]]:
+    """Return stages a device and their placement, both as they are where a device has one stage."""
+    each = arrays.integer(each, "stages_per_device")
+    if not 1 <= each <= MOST_ROUNDS:
+        raise InputError(
+            f"{each} stages", field="stages_per_device", remedy=f"give 1 to {MOST_ROUNDS}"
+        )
+    if isinstance(placement, str) and placement in WORDS_OF_PLACEMENT:
+        return each, placement if each > 1 else "loop"
+    remedy = f"give {' or '.join(WORDS_OF_PLACEMENT)}, or the device of each stage: 0,1,1,0"
+    items = placement.split(",") if isinstance(placement, str) else placement
+    try:
+        table = tuple(int(item) for item in items)
+    except (TypeError, ValueError):
+        table = ()
+    if not table:
+        raise InputError(f"{str(placement)[:40]!r} is none", field="placement", remedy=remedy)
+    if each > 1:
+        raise InputError(
+            "says how many stages each device has",
+            field="placement",
+            remedy="leave out stages_per_device",
+        )
+    missing = next((device for device in range(k) if device not in set(table)), None)
+    if missing is not None or max(table) >= k or min(table) < 0:
+        what = f"device {missing} has no stage" if missing is not None else f"outside 0..{k - 1}"
+        raise InputError(
+            f"{some(table)}: {what}",
+            field="placement",
+            remedy=f"name each of the {k} devices at least once, and no others",
+        )
+    return 1, "loop" if table == tuple(range(k)) else table
 
 
 def _in_flight(microbatches: int | None, usual: int) -> int:

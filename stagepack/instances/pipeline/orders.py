@@ -55,7 +55,7 @@ def best_order(
         Makes an instance of a profile.
     """
     best = build(profile)
-    if best.order is None:
+    if best.order is None or best.placed:  # orders are compared by a stage a device
         return best
     best_value, tried = least_value(best), 1
     steps = 2 * best.n**2 + best.n * best.k

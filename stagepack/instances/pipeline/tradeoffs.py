@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from stagepack.instances.pipeline.check import stage_memory
 from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.estimate import StageEstimate, estimate
 from stagepack.instances.pipeline.instance import PipelinePartition
@@ -20,8 +19,7 @@ def _within_memory(instance: PipelinePartition, limit: int) -> PipelinePartition
 
 
 def _memory(instance: PipelinePartition, solution: PipelineSolution) -> int:
-    stages = solution.stages
-    return max(stage_memory(instance, *stage, len(stages) - at) for at, stage in enumerate(stages))
+    return max(one.memory for one in estimate(instance, solution).devices)
 
 
 def _within_devices(instance: PipelinePartition, limit: int) -> PipelinePartition:
@@ -31,6 +29,8 @@ def _within_devices(instance: PipelinePartition, limit: int) -> PipelinePartitio
 
 
 def _unlike_devices(instance: PipelinePartition) -> str:
+    if not isinstance(instance.placement, str):
+        return "the table of the placement names the devices of all stages"
     if _tables(instance):
         return "tables say what each device costs, and nothing of fewer"
     if len({device.kind for device in instance.cluster.devices}) > 1:
@@ -39,7 +39,7 @@ def _unlike_devices(instance: PipelinePartition) -> str:
 
 
 def _used_devices(instance: PipelinePartition, solution: PipelineSolution) -> int:
-    return len(solution.devices)
+    return len(set(solution.devices))
 
 
 AXES = {
@@ -62,7 +62,7 @@ AXES = {
 def what_ifs(instance: PipelinePartition) -> Iterator[WhatIf]:
     """Yield one more device, more memory, faster links, and none of their limits."""
     cluster = instance.cluster
-    if not _tables(instance):
+    if not _tables(instance) and isinstance(instance.placement, str):
         another = (*cluster.devices, cluster.devices[-1])
         grown = msgspec.structs.replace(cluster, devices=another)
         yield WhatIf("one more device", instance.replace(cluster=grown, fewer_stages=True))
@@ -81,17 +81,17 @@ def what_ifs(instance: PipelinePartition) -> Iterator[WhatIf]:
 
 def critical(instance: PipelinePartition, solution: PipelineSolution) -> Iterator[tuple[str, str]]:
     """Yield the stages that compute, transfer and hold the most, and the heaviest layer."""
-    stages = estimate(instance, solution).stages
+    stages = estimate(instance, solution).devices
     slow = max(stages, key=lambda stage: stage.compute)
-    yield "most compute", f"{_where(slow)}: {slow.compute:,} cycles"
+    yield "most compute", f"{_where(instance, slow)}: {slow.compute:,} cycles"
     moving = max(stages, key=lambda stage: stage.transfer)
     if moving.transfer:
-        yield "most transfer", f"{_where(moving)}: {moving.transfer:,} cycles"
+        yield "most transfer", f"{_where(instance, moving)}: {moving.transfer:,} cycles"
     full = max(stages, key=lambda stage: stage.utilisation or 0)
     if full.utilisation:
         yield (
             "least room",
-            f"{_where(full)}: {full.memory:,} of {full.capacity:,} bytes ({full.utilisation:.0%})",
+            f"{_where(instance, full)}: {full.memory:,} of {full.capacity:,} bytes ({full.utilisation:.0%})",
         )
     if instance.compute_table is None:
         layer = int(instance.cycles.argmax())
@@ -99,7 +99,9 @@ def critical(instance: PipelinePartition, solution: PipelineSolution) -> Iterato
         yield "heaviest layer", f"{instance.layer_name(layer)}: {cycles:,} cycles"
 
 
-def _where(stage: StageEstimate) -> str:
+def _where(instance: PipelinePartition, stage: StageEstimate) -> str:
+    if instance.placed:
+        return stage.device_name
     layers = (
         f"layer {stage.first}"
         if stage.end == stage.first + 1
