@@ -23,8 +23,8 @@ from stagepack.instances.profile import Array
 
 MOST_WAYS, MOST_STAGES, MOST_TIMES = 100_000, 1_000_000, 20_000_000
 """Transitions of devices, stages, and these for all limits, that are verified in plain Python."""
-UNITS = 64
-"""Equal parts of a limit that are tried as units."""
+UNITS, MOST_ROOMS = 64, 4
+"""Equal parts of a limit, and layers, that are tried as units; rooms of devices that are parted."""
 
 
 def filled(costs: RangeCosts, transfers: Iterable[int] = ()) -> Evidence:
@@ -107,6 +107,7 @@ def counted(costs: RangeCosts) -> tuple[int, Evidence]:
         forced[table[-1]] += int(spans[-1])
         spans = spans[1:-1]
     sizes, counts = np.unique(spans, return_counts=True)
+    common = sizes[np.argsort(-sizes * counts)][:UNITS]
 
     def refuting(limit: int) -> int:
         """Return a unit in which what the devices take within a limit is too little; 0: none."""
@@ -115,8 +116,8 @@ def counted(costs: RangeCosts) -> tuple[int, Evidence]:
         )
         if rooms.min() < 0:
             return 1
-        parts = np.arange(1, UNITS + 1)
-        for unit in (1, *np.unique(rooms.max() // parts + 1).tolist()):
+        parts = np.unique(rooms)[-MOST_ROOMS:, None] // np.arange(1, UNITS + 1) + 1
+        for unit in np.unique([1, *common[common > 0].tolist(), *parts.ravel().tolist()]).tolist():
             if (sizes // unit * counts).sum() > (rooms // unit).sum():
                 return int(unit)
         return 0

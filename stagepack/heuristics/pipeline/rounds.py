@@ -390,38 +390,52 @@ class _Rounds:
 
     def improve(self, floor: int, progress: Progress[PipelineSolution]) -> None:
         """Cut two neighbouring rounds best while the others stay, until nothing improves."""
-        draw = np.random.default_rng(0)
-        best: tuple[int, list[int]] | None = None
-        for turn in range(self.tuning.restarts):
-            ends = self._start(turn, draw)
-            value, still, at = UNLIMITED, 0, turn % (len(self.signs) - 1)
-            while still < len(self.signs) - 1 and value > floor:
+        draw, pairs = np.random.default_rng(0), len(self.signs) - 1
+        best, best_ends = UNLIMITED, [self.n]
+        enough = (1 - self.tuning.share) * progress.remaining
+        for turn in range(self.tuning.turns):
+            ends = self._start(turn) if turn < pairs else self._moved(best_ends, draw)
+            value, still, at = UNLIMITED, 0, turn % pairs
+            while still < pairs and value > floor:
                 pair = self._pair(ends, at)
-                found = None
-                if pair is not None:
-                    found = self.least_limit(pair, floor, value if value < UNLIMITED else None)
+                known = None if value == UNLIMITED else value
+                found = None if pair is None else self.least_limit(pair, floor, known)
                 still += 1
                 if found is not None and found.ends is not None and found.value < value:
                     ends[at * self.k : (at + 2) * self.k] = found.ends
                     value, still = found.value, 0
-                at = (at + 1) % (len(self.signs) - 1)
-            if value < (UNLIMITED if best is None else best[0]):
-                best = value, list(ends)
+                at = (at + 1) % pairs
+            if value < best:
                 progress.offer(self.solution(ends), "rounds")
-            if best is not None and best[0] <= floor:
+            if value <= best < UNLIMITED or value < best:
+                best, best_ends = value, ends
+            if best <= floor or progress.remaining < enough:
                 return
 
-    def _start(self, turn: int, draw: np.random.Generator) -> list[int]:
-        """Return ends of all stages: two rounds with almost all layers, later by chance."""
-        stages, rounds = len(self.signs) * self.k, len(self.signs)
-        at = turn % (rounds - 1)
+    def _start(self, at: int) -> list[int]:
+        """Return ends of all stages, with as few spans as may be in all rounds but two."""
+        stages = len(self.signs) * self.k
         weight = np.zeros(stages)
         weight[at * self.k : (at + 2) * self.k] = 1.0
-        if turn >= rounds - 1:
-            weight = draw.random(rounds).repeat(self.k) + draw.random(stages) / 4
         spare = self.n - stages * self.least
         ends = np.rint(np.cumsum(weight) / weight.sum() * spare).astype(np.int64)
-        return (ends + self.least * np.arange(1, stages + 1)).tolist()
+        found: list[int] = (ends + self.least * np.arange(1, stages + 1)).tolist()
+        return found
+
+    def _moved(self, ends: list[int], draw: np.random.Generator) -> list[int]:
+        """Return other ends: what stages of a round or two have is drawn anew."""
+        stages, share = len(self.signs) * self.k, self.n / (len(self.signs) * self.k)
+        lengths = np.diff(ends, prepend=0) if len(ends) == stages else np.full(stages, share)
+        for at in draw.integers(0, len(self.signs), 2).tolist():
+            part = slice(at * self.k, (at + 1) * self.k)
+            lengths[part] = draw.integers(self.least, max(2, 2 * share) + 1, self.k)
+        lengths = (lengths - self.least).clip(0)
+        spare = self.n - stages * self.least
+        parts = np.cumsum(lengths) * (spare / max(1, lengths.sum()))
+        found: list[int] = (
+            np.rint(parts).astype(np.int64) + self.least * np.arange(1, stages + 1)
+        ).tolist()
+        return [*found[:-1], self.n]
 
     def _pair(self, ends: list[int], at: int) -> _Pair | None:
         """Return two rounds, and what the others leave them."""

@@ -78,8 +78,11 @@ class RoundTuning(Tuning):
     most_spans: int = 5_000
     """Spans of a chain; of more, only bounds and models are asked."""
 
-    restarts: int = 40
+    turns: int = 1_000
     """Beginnings from which more than two rounds are improved."""
+
+    share: float = 0.5
+    """Part of the time that is left which that may take."""
 
     step_seconds: float = 3e-9
     """Seconds of work of a pair of stages of a device."""
