@@ -157,7 +157,9 @@ def solve(
 
         require_drawable(problem.kind, plot, "--plot")
     start: Solution | str = warm_start
-    if "/" in warm_start or warm_start.endswith((".json", ".csv", ".gz")):
+    if any(mark in warm_start for mark in "/|") or warm_start.endswith(
+        (".json", ".csv", ".gz", ".layout", ".txt")
+    ):
         from stagepack.formats import solutions
 
         start = solutions.read_solution(warm_start, problem)

@@ -197,6 +197,16 @@ FORMATS: tuple[Format, ...] = (
         home="layer_table",
     ),
     Format(
+        name="megatron_layout",
+        holds=(PIPELINE,),
+        extensions=(".layout",),
+        description="stages as Megatron-LM takes them (--pipeline-model-parallel-layout): a "
+        "solution",
+        sniff=sniffers.megatron_layout,
+        home="megatron.layout",
+        holds_solutions=True,
+    ),
+    Format(
         name="minimalloc",
         holds=(PACKING,),
         extensions=(".csv", ".csv.gz"),

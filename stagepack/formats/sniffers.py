@@ -20,6 +20,8 @@ ACTION = re.compile(
     rb"[\s,]*(?:[0-9]+(?:[FBIW][0-9]+\w*|[A-Z_]+[0-9]*)|\([0-9A-Z;_ ]+\)OVERLAP_F_B)\s*(?:,|$)"
 )
 """What a rank does first, in a schedule of torch.distributed.pipelining."""
+LAYOUT = re.compile(rb"(?:--pipeline-model-parallel-layout[ =])?[\"']?[EtmL0-9|*(), ]+[\"']?")
+"""Stages as Megatron-LM takes them, perhaps with the name of the option."""
 PICKLES = tuple(bytes([0x80, protocol]) for protocol in range(2, 6))
 """How pickles begin."""
 TFLITE = b"TFL3"
@@ -60,6 +62,12 @@ def layer_table(data: bytes) -> bool:
     return any(
         FORWARD.get(name, name).startswith(("forward", "fwd")) for name in map(str.strip, names)
     )
+
+
+def megatron_layout(data: bytes) -> bool:
+    """Whether `data` is one line of stages, letters of layers with bars between."""
+    line = data[:65536].strip()
+    return b"|" in line and LAYOUT.fullmatch(line) is not None
 
 
 def minimalloc(data: bytes) -> bool:

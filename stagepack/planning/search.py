@@ -259,6 +259,17 @@ def _instance(
         return model
     require_instance(model, KIND, "model", "give an instance, a profile or a torch.nn.Module")
     assert isinstance(model, PipelinePartition)
+    return _one_each(model)
+
+
+def _one_each(model: PipelinePartition) -> PipelinePartition:
+    """Refuse a chain that places several stages on a device, of which plans know nothing."""
+    if model.placed:
+        raise InputError(
+            "plans have one stage on each device",
+            field="placement",
+            remedy="solve the partition, then its schedule (PipelineSchedule.from_partition)",
+        )
     return model
 
 
@@ -267,7 +278,7 @@ def _of_profile(
 ) -> PipelinePartition | GraphPartition:
     """Return the layers of a profile as a chain, or as a graph."""
     if not graph:
-        return PipelinePartition.from_profile(profile, cluster, **options)
+        return _one_each(PipelinePartition.from_profile(profile, cluster, **options))
     usual = BOTH_PASSES if options.get("training") else {}
     return GraphPartition.from_profile(profile, cluster, **{**usual, **options})
 
