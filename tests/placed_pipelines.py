@@ -16,11 +16,10 @@ def random_placed(seed: int) -> PipelinePartition:
     """Return an instance of a few layers, two to four stages a device, options drawn."""
     draw = np.random.default_rng([seed, 7])
     each, k = int(draw.integers(2, 5)), int(draw.integers(1, 4))
-    if each * k > 8:
-        k = 2
+    k = min(k, 6 // each)
     stages = each * k
     fewer = bool(draw.random() < 0.5)
-    n = int(draw.integers(2 if fewer else stages, max(stages, 7) + 2))
+    n = int(draw.integers(2 if fewer else stages, 8))
     options: dict[str, Any] = {"stages_per_device": each, "placement": "v" if seed % 3 else "loop"}
     if seed % 4 == 0:
         table = [*range(k), *draw.integers(0, k, stages - k).tolist()]

@@ -153,9 +153,7 @@ def _units(told: list[tuple[str, int]]) -> list[Unit]:
     return units
 
 
-def require_in_order(
-    instance: PipelinePartition, solution: PipelineSolution, *places: str
-) -> None:
+def require_in_order(instance: PipelinePartition, solution: PipelineSolution, *places: str) -> None:
     """Refuse stages that are not on devices in the order of these; tell which have none.
 
     Of several stages a device, `places` are the placements that the tool knows.

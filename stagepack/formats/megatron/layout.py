@@ -2,7 +2,7 @@
 
 Source: ``megatron/core/transformer/pipeline_parallel_layer_layout.py`` of megatron-core 0.16.1:
 stages parted by ``|``, stage ``vpp_rank * pp + pp_rank``; ``(...)*n`` is expanded, then ``x*n``.
-Stages may be empty.  Read as a solution, a layout says nothing of costs, so that it needs its chain.
+Stages may be empty.  A layout says nothing of costs: as a solution it is read with its chain.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ class CpSatPlaced(PipelineModel):
         for device in range(costs.k):
             c = int(costs.device_class[device])
             stages = [i for i, own in enumerate(self.table) if own == device]
-            model.add(self.C >= sum(self._span(("w", c), i, work[c]) for i in stages))
+            model.add(sum(self._span(("w", c), i, work[c]) for i in stages) <= self.C)
         if costs.classes == 1:
             for j in range(1, len(self.table)):
                 done = self._lookup(("w", 0), j, work[0])
@@ -302,7 +302,8 @@ def _keys(instance: PipelinePartition) -> list[tuple[int, Array]]:
         return []
     shared = instance.shared
     found = [
-        (nbytes, shared.layer[shared.key == key]) for key, nbytes in enumerate(shared.nbytes.tolist())
+        (nbytes, shared.layer[shared.key == key])
+        for key, nbytes in enumerate(shared.nbytes.tolist())
     ]
     peak, before = instance.temporary + instance.carry, 0
     for size in distinct(peak).tolist():

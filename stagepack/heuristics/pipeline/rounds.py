@@ -80,6 +80,8 @@ def solve(
     Stopped
         When the time is over.
     """
+    if not _cuts_possible(costs):
+        return False
     rounds = _Rounds(costs, progress, tuning)
     floor, _ = counted(costs)
     if len(rounds.signs) > 2:
@@ -99,8 +101,17 @@ def fits(costs: RangeCosts, progress: Progress[PipelineSolution] | None) -> bool
     """Return whether there is any partition; None where that is not known."""
     if unsupported(costs.instance) or unproved(costs.instance):
         return None
+    if not _cuts_possible(costs):
+        return False
     rounds = _Rounds(costs, progress, TUNING.rounds)
     return rounds.probe(rounds.whole, UNLIMITED) is not None
+
+
+def _cuts_possible(costs: RangeCosts) -> bool:
+    """Whether fixed cuts are allowed, and there are spans enough for all stages."""
+    instance, spans = costs.instance, int(costs.allowed.sum()) - 1
+    enough = instance.fewer_stages or spans >= len(instance.stage_devices)
+    return enough and bool(costs.allowed[list(instance.fixed_cuts)].all())
 
 
 @dataclass(frozen=True)
@@ -300,9 +311,7 @@ class _Rounds:
             at_once = max(1, int(self.tuning.seconds_at_once / row_seconds))
             for first in range(begin, stop, at_once):
                 last = min(stop, first + at_once)
-                grow(
-                    fronts, device, self.stops, first, last, furthest, here, after, marks, highest
-                )
+                grow(fronts, device, self.stops, first, last, furthest, here, after, marks, highest)
                 spend(row_seconds * (last - first))
                 self.pause()
             if every:
@@ -343,9 +352,7 @@ class _Rounds:
             if nbytes is not None and left < pair.peak[j]:
                 break
             after = (self.k - 1 - j) * least
-            found.append(
-                Device(self.prefix[c], rooms[j], *rows, left, pair.peak[j], least, after)
-            )
+            found.append(Device(self.prefix[c], rooms[j], *rows, left, pair.peak[j], least, after))
         return found
 
     def _traced(

@@ -78,7 +78,7 @@ class RoundTuning(Tuning):
     most_spans: int = 5_000
     """Spans of a chain; of more, only bounds and models are asked."""
 
-    turns: int = 1_000
+    turns: int = 200
     """Beginnings from which more than two rounds are improved."""
 
     share: float = 0.5

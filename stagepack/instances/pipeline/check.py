@@ -28,8 +28,9 @@ def check(instance: PartitionData, solution: PipelineSolution) -> tuple[Violatio
     """Return every rule that `solution` breaks, by name; () when it is valid.
 
     The names: ``boundaries`` (not 0 = c_0 < c_1 < ... = n), ``devices`` (unknown, repeated, out
-    of order or unused; of several stages a device, another placement), ``variable`` and ``forbidden-cut`` (a cut where none may be),
-    ``fixed-cut`` (a boundary is missing), ``capacity`` (a stage does not fit its device).
+    of order or unused; with several stages a device, another placement), ``variable`` and
+    ``forbidden-cut`` (a cut where none may be), ``fixed-cut`` (a boundary is missing), ``capacity``
+    (what a device holds does not fit it).
     O(n + uses of shared keys + variables * log(stages)).
     """
     found = shape(instance, solution)

@@ -91,7 +91,8 @@ def critical(instance: PipelinePartition, solution: PipelineSolution) -> Iterato
     if full.utilisation:
         yield (
             "least room",
-            f"{_where(instance, full)}: {full.memory:,} of {full.capacity:,} bytes ({full.utilisation:.0%})",
+            f"{_where(instance, full)}: {full.memory:,} of {full.capacity:,} bytes "
+            f"({full.utilisation:.0%})",
         )
     if instance.compute_table is None:
         layer = int(instance.cycles.argmax())

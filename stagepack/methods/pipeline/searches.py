@@ -167,9 +167,7 @@ def _on_engine(name: str, own_engine: str) -> Run:
     def run(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
         from stagepack.methods.models import load_engine, paced, run_model
 
-        formulation = (
-            methods.cp_sat(instance) if name == "CpSat" else getattr(formulations, name)
-        )
+        formulation = methods.cp_sat(instance) if name == "CpSat" else getattr(formulations, name)
         tuning = settings.tuned(TUNING)
         engine = load_engine(own_engine, progress, settings)
         costs = _costs(instance, progress, settings)
