@@ -229,7 +229,8 @@ def device_memory(
             keys.update(shared.key[uses].tolist())
         both = instance.temporary[layers] + instance.carry[layers]
         peak = max(peak, int(np.maximum.reduce(both)))
-    return total + sum(map(shared.nbytes.item, keys)) + peak
+    held: int = sum(map(shared.nbytes.item, keys))
+    return total + held + peak
 
 
 def recv_cycles(instance: PartitionData, device: int, cut: int) -> Number:
