@@ -14,7 +14,7 @@ from stagepack.claims.rules import Case, claims, difference
 from stagepack.contracts import Instance, JsonObject, Number, Solution
 from stagepack.errors import InputError
 from stagepack.files import finite
-from stagepack.formats.solutions import refuse_instance, solution_in
+from stagepack.formats.solutions import refuse_instance, solution_bytes, solution_in
 from stagepack.instances.base import require_instance
 from stagepack.instances.documents import strict
 from stagepack.instances.problem import PROBLEMS
@@ -99,7 +99,7 @@ def _given(
 ) -> tuple[str | Path, bytes]:
     """Return what is to be checked as a file would hold it, and which file does."""
     if isinstance(result, str | os.PathLike):
-        return result, strict.load(result)
+        return result, solution_bytes(result)
     if isinstance(result, Result):
         return "", encoded(result.to_dict())
     if isinstance(result, Mapping):

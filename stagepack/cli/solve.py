@@ -199,16 +199,20 @@ def solve(
     else:
         from stagepack.report.shown import contents
 
+        written = output, plot, trace, export, proof
+        print_parts(contents(result.of(problem)), outputs=written)
         saved = _freed(problem, result, time_limit, deterministic, seed=seed, threads=threads)
-        parts = [*contents(result.of(problem)), *saved]
-        print_parts(parts, outputs=(output, plot, trace, export, proof))
+        if saved:
+            print_parts([""], outputs=written)  # an empty line
+            print_parts(saved, outputs=written)
     unproved = 0 if proved else EXIT_UNVERIFIED
     raise typer.Exit(EXIT_INPUT if rescue else exit_code(result) or unproved)
 
 
 def _start(problem: Problem, said: str) -> Solution | str:
     """Return the solution of a file that `said` names, or what it says."""
-    if "/" in said or said.endswith((".json", ".csv", ".gz")):
+    endings = (".json", ".csv", ".gz", ".layout", ".txt")
+    if any(mark in said for mark in "/|") or said.endswith(endings):
         from stagepack.formats import solutions
 
         found: Solution = solutions.read_solution(said, problem)
@@ -219,16 +223,16 @@ def _start(problem: Problem, said: str) -> Solution | str:
 def _freed(
     instance: Problem, result: Result[Solution], time_limit: float, deterministic: bool, **how: int
 ) -> list[Account]:
-    """Return what options that only allow more would save, each given a tenth of the time."""
+    """Return what options that only allow more would save."""
     if not PROBLEMS[instance.kind].frees:
         return []
     from stagepack.report.table import Account
     from stagepack.report.view import view
     from stagepack.tradeoffs.changes import freed, share
 
-    each = min(1.0, time_limit / 10) if time_limit else 1.0
+    options = {"deterministic": deterministic}
     with engines_silenced(), Solving(instance.name, "what options would save"):
-        found = freed(instance, result, each, options={"deterministic": deterministic}, **how)
+        found = freed(instance, result, time_limit or None, options=options, **how)
     worth = view(instance.kind).worth
     said = [
         (f"With {option}", f"{worth(instance, gain.result.objective)}, {saved} less")

@@ -32,6 +32,8 @@ ACTION = re.compile(
     rb"[\s,]*(?:[0-9]+(?:[FBIW][0-9]+\w*|[A-Z_]+[0-9]*)|\([0-9A-Z;_ ]+\)OVERLAP_F_B)\s*(?:,|$)"
 )
 """What a rank does first, in a schedule of torch.distributed.pipelining."""
+LAYOUT = re.compile(rb"(?:--pipeline-model-parallel-layout[ =])?[\"']?[EtmL0-9|*(), ]+[\"']?")
+"""Stages as Megatron-LM takes them, perhaps with the name of the option."""
 PICKLES = tuple(bytes([0x80, protocol]) for protocol in range(2, 6))
 """How pickles begin."""
 TFLITE = b"TFL3"
@@ -208,6 +210,12 @@ def is_layer_table(data: bytes) -> bool:
     )
 
 
+def is_megatron_layout(data: bytes) -> bool:
+    """Whether `data` is one line of stages, letters of layers with bars between."""
+    line = data[:65536].strip()
+    return b"|" in line and LAYOUT.fullmatch(line) is not None
+
+
 def is_minimalloc(data: bytes) -> bool:
     """Whether the first line of `data` looks like a header: two names of columns or more."""
     line = data[:4096].lstrip().partition(b"\n")[0]
@@ -311,6 +319,16 @@ FORMATS: tuple[Format, ...] = (
         "...",
         sniff=is_layer_table,
         home="layer_table",
+    ),
+    Format(
+        name="megatron_layout",
+        holds=(PIPELINE,),
+        extensions=(".layout",),
+        description="stages as Megatron-LM takes them (--pipeline-model-parallel-layout): a "
+        "solution",
+        sniff=is_megatron_layout,
+        home="megatron.layout",
+        holds_solutions=True,
     ),
     Format(
         name="minimalloc",

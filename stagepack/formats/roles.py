@@ -153,9 +153,20 @@ def _units(told: list[tuple[str, int]]) -> list[Unit]:
     return units
 
 
-def require_in_order(instance: PipelinePartition, solution: PipelineSolution) -> None:
-    """Refuse stages that are not on devices in the order of these; tell which have none."""
+def require_in_order(instance: PipelinePartition, solution: PipelineSolution, *places: str) -> None:
+    """Refuse stages that are not on devices in the order of these; tell which have none.
+
+    Of several stages a device, `places` are the placements that the tool knows.
+    """
     used = solution.devices
+    if instance.placed and instance.placement in places:
+        return
+    if instance.placed:
+        raise InputError(
+            "devices have several stages, which the tool knows nothing of",
+            field="placement",
+            remedy=" or ".join(["solve with one stage a device", *places]),
+        )
     for stage, (device, following) in enumerate(pairwise(used)):
         if following <= device:
             raise InputError(

@@ -14,6 +14,7 @@ from stagepack import files, kinds
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, suggest
 from stagepack.formats import known as formats
+from stagepack.formats.known import is_megatron_layout
 from stagepack.formats.native import refuse_account
 from stagepack.instances.base import require_instance
 from stagepack.instances.documents import keys, strict
@@ -37,7 +38,8 @@ def read_solution(
 ) -> Any:
     """Read a solution, or the solution of a result.
 
-    - Pipelines: ``{"boundaries": [0, ..., n], "devices": [...]}``.
+    - Pipelines: ``{"boundaries": [0, ..., n], "devices": [...]}``; or a layout of Megatron-LM,
+      ``Et*3|t*4|t*4L``, also in place of the name of a file.
     - Packings: ``{"offsets": {id: int}}``, with ``"memories": {id: name}`` if there are several
       memories; or a CSV of the buffers with a column ``offset``.
     - Schedules: ``{"start": [[[F starts], [B starts], [W starts]], ...]}``, with one entry for each
@@ -58,9 +60,15 @@ def read_solution(
     """
     if instance is not None:
         require_instance(instance)
-    data = strict.load(path, max_bytes)
+    data = solution_bytes(path, max_bytes)
     with strict.located(path):
         return solution_in(data, instance)
+
+
+def solution_bytes(path: str | Path, max_bytes: int | None = None) -> bytes:
+    """Return the bytes of a file with a solution; a layout in the place of its name is one."""
+    said = str(path).encode()
+    return said if is_megatron_layout(said) else strict.load(path, max_bytes)
 
 
 def solution_in(

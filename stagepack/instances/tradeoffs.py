@@ -49,8 +49,8 @@ class Axis:
 class WhatIf:
     """An instance with one thing changed for the better ("10 % more memory").
 
-    `option` is what the command line calls it, if it asks for no other machine, but only allows
-    more.
+    Its optimum is no worse than that of the instance at hand.  `option` is what the command line
+    calls the change, if it asks for no other machine, but only allows more.
     """
 
     change: str

@@ -18,8 +18,9 @@ from stagepack.evidence import Proof
 from stagepack.formats import native
 from stagepack.formats.solutions import solution_in
 from stagepack.instances.documents import strict
+from stagepack.instances.pipeline import PipelinePartition
 from stagepack.planning.model_plan import PROBLEM, VERSION, ModelPlan
-from stagepack.planning.stages import Level
+from stagepack.planning.stages import Level, require_one_each
 from stagepack.planning.tuned import FIGURES, Evaluation, Tuning, meant, rises
 from stagepack.planning.tuned import PROBLEM as TUNING
 from stagepack.planning.tuned import VERSION as TUNING_VERSION
@@ -111,6 +112,9 @@ def read_plan(path: str | Path) -> ModelPlan:
             raise InputError(
                 f"are {', '.join(names)}", field="levels", remedy="begin: partition, schedule"
             )
+        for held in (model, *(level.instance for level in levels)):
+            if isinstance(held, PipelinePartition):
+                require_one_each(held)
         _require_number(found.bound, "bound")
     return ModelPlan(
         name=found.name,

@@ -35,6 +35,7 @@ from stagepack.planning.model_plan import ModelPlan
 from stagepack.planning.phased import phased
 from stagepack.planning.phased_graphs import phased_graph
 from stagepack.planning.resident import Resident
+from stagepack.planning.stages import require_one_each
 from stagepack.result import Status
 from stagepack.solve import require_time
 from stagepack.verify import verify
@@ -259,7 +260,7 @@ def _instance(
         return model
     require_instance(model, KIND, "model", "give an instance, a profile or a torch.nn.Module")
     assert isinstance(model, PipelinePartition)
-    return model
+    return require_one_each(model)
 
 
 def _of_profile(
@@ -267,7 +268,7 @@ def _of_profile(
 ) -> PipelinePartition | GraphPartition:
     """Return the layers of a profile as a chain, or as a graph."""
     if not graph:
-        return PipelinePartition.from_profile(profile, cluster, **options)
+        return require_one_each(PipelinePartition.from_profile(profile, cluster, **options))
     usual = BOTH_PASSES if options.get("training") else {}
     return GraphPartition.from_profile(profile, cluster, **{**usual, **options})
 

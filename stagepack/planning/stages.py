@@ -434,6 +434,17 @@ class Structure:
         return is_of_stage(given, self.cut.instance, stage, flying)
 
 
+def require_one_each(model: PipelinePartition) -> PipelinePartition:
+    """Return a chain; refuse one with several stages a device, of which plans know nothing."""
+    if model.placed:
+        raise InputError(
+            "plans have one stage on each device",
+            field="placement",
+            remedy="solve the partition, then its schedule (PipelineSchedule.from_partition)",
+        )
+    return model
+
+
 def ticks(graph: GraphPartition) -> int:
     """Return the cycles of a schedule in which a unit of time of a graph is counted."""
     return 1 if graph.whole else FRACTIONS

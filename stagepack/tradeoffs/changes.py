@@ -7,7 +7,6 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from stagepack import files
 from stagepack.contracts import Instance, JsonObject, Number
-from stagepack.errors import InputError
 from stagepack.instances.base import require_instance
 from stagepack.instances.tradeoffs import tradeoffs
 from stagepack.interrupts import Interrupts
@@ -24,6 +23,8 @@ LEAST = 0.01
 """Seconds that every solve gets, however much time those before it took."""
 WORTH = 0.05
 """Share of a value from which on a gain is told unasked."""
+MOST = 1.0
+"""Seconds that are spent on each option to find that out."""
 
 
 class Found(Protocol):
@@ -157,9 +158,9 @@ def explain(
 ) -> Explanation:
     """Solve an instance, and explain which part and which limits determine the value.
 
-    Several changed instances are solved in the same way: with one more device, a tenth more memory,
-    links twice as fast, or without a limit.  The value of each shows what the change gains, and its
-    bound the most that the change can gain.
+    Several changed instances are solved in the same way: with more freedom, one more device, a
+    tenth more memory, links twice as fast, or without a limit.  The value of each shows what the
+    change gains, and its bound the most that the change can gain.
 
     Parameters
     ----------
@@ -206,23 +207,24 @@ def explain(
 
 
 def freed(
-    instance: Instance, result: Result[Any], time_limit: float, **options: Any
+    instance: Instance, result: Result[Any], time_limit: float | None, **options: Any
 ) -> list[tuple[str, Change[Result[Any]]]]:
     """Return options of the command line that save `WORTH` of a proved optimum, and what they save.
 
-    Each is solved for `time_limit` seconds, for what its solution saves and not for a bound.
+    Each is solved for a tenth of `time_limit` seconds, for `MOST` at most, for what its solution
+    saves and not for a bound.
     """
     if result.status is not Status.OPTIMAL or not result.objective:
         return []
+    each = MOST if time_limit is None else min(MOST, time_limit / 10)
     found, tolerance = [], float(instance.tolerance)
-    for what in tradeoffs(instance.kind).what_ifs(instance):
-        if what.option:
-            try:
-                then = solve(what.instance, time_limit=time_limit, **options)
-            except InputError:  # too large to be asked
-                continue
+    with Interrupts() as interrupts:
+        for what in tradeoffs(instance.kind).what_ifs(instance):
+            if not what.option or interrupts.asked:
+                break  # options come first
+            then = solve(what.instance, time_limit=each, **options)
             gain = change(what.change, result, then, tolerance)
-            if gain.saved and float(gain.saved) >= WORTH * float(result.objective):
+            if gain.saved and float(gain.saved) >= WORTH * abs(float(result.objective)):
                 found.append((what.option, gain))
     return found
 

@@ -75,6 +75,8 @@ class Limits(NamedTuple):
 
 def fill(instance: PartitionData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
     """Show that partitions below the bound end too early."""
+    if instance.placed:
+        raise UnprovedError("devices are filled with one stage each")
     chain = _Chain(instance, claimed)
     if chain.last < instance.k and not instance.fewer_stages:
         return

@@ -41,6 +41,7 @@ def test_the_list_of_formats() -> None:
         "auto_pipeline": ("pipeline-partition",),
         "auto_pipeline_profile": ("pipeline-partition",),
         "layer_table": ("pipeline-partition",),
+        "megatron_layout": ("pipeline-partition",),
         "minimalloc": ("lmem-packing",),
         "tpu_mlir": ("lmem-packing",),
         "torch_schedule": ("pipeline-schedule",),

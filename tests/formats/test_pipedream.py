@@ -238,6 +238,9 @@ def test_a_profile_asks_the_question_of_pipedream(tmp_path: Path) -> None:
     there = sp.read(graph(tmp_path, *SMALL), **given, training=False)
     assert (there.objective, there.microbatches) == ("sum", 1)
     assert (2 * there.time <= usual.time).all()
+    for word, figures in (("speed", [1, 2, 2]), ("capacity", [10**6, 10**9, 10**9])):
+        given[word] = figures
+        assert sp.read(graph(tmp_path, *SMALL), **given).objective == "sum"
 
 
 def test_vgg16_as_pipedream_asks(data_dir: Path) -> None:

@@ -2,16 +2,19 @@
 
 Source: ``megatron/core/transformer/pipeline_parallel_layer_layout.py`` of megatron-core 0.16.1:
 stages parted by ``|``, stage ``vpp_rank * pp + pp_rank``; ``(...)*n`` is expanded, then ``x*n``.
+Stages may be empty.  A layout says nothing of costs: as a solution it is read with its chain.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from itertools import groupby
 
 from stagepack.errors import InputError
 from stagepack.formats.roles import (
     SKIPS,
+    Unit,
     ranks_of,
     require_adjacent,
     require_in_order,
@@ -19,8 +22,11 @@ from stagepack.formats.roles import (
     stage_letters,
     units_of,
 )
+from stagepack.instances.documents import strict
 from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.instance import PipelinePartition
+from stagepack.instances.pipeline.problem import KIND
+from stagepack.instances.words import Words
 
 
 def layout(
@@ -34,12 +40,16 @@ def layout(
     """Return a line for ``--pipeline-model-parallel-layout``.
 
     The first stage holds the embedding and the last one the loss also where the instance has no
-    such layers.  Stage s is on rank s % `ranks`, ``--pipeline-model-parallel-size``: as many as
-    stages, if not said.  See :mod:`.roles` for `letters` and `skips`.
+    such layers.  Stage s is on rank s % `ranks`, ``--pipeline-model-parallel-size``: the devices of
+    a loop, otherwise as many as stages, if not said.  See :mod:`.roles` for `letters` and `skips`.
     """
-    require_in_order(instance, solution)
+    ranks = _require_dealt(instance, ranks)
+    require_in_order(instance, solution, "loop")
     require_adjacent(instance, solution, skips, "Megatron-LM")
     stages = stage_letters(instance, solution, letters)
+    if instance.placed:
+        full = dict(zip(instance.slots_of(solution), stages, strict=True))
+        stages = [full.get(slot, "") for slot in range(len(instance.stage_devices))]
     if not stages[0].startswith("E"):
         stages[0] = f"E{stages[0]}"
     if not stages[-1].endswith("L"):
@@ -66,7 +76,24 @@ def require_layout(
     """
     SKIPS.of(skips)
     units_of(instance, letters)
-    require_ranks(instance, ranks)
+    require_ranks(instance, _require_dealt(instance, ranks))
+
+
+def _require_dealt(instance: PipelinePartition, ranks: int | str | None) -> int | str | None:
+    """Return the ranks of a loop; refuse other placements, and other ranks than its devices."""
+    if not instance.placed:
+        return ranks
+    if instance.placement != "loop":
+        raise InputError(
+            "Megatron-LM deals stages to its ranks round after round",
+            field="placement",
+            remedy="solve with --placement loop",
+        )
+    if ranks is not None and int(ranks) != instance.k:
+        raise InputError(
+            f"{ranks} ranks for {instance.k} devices", field="ranks", remedy="leave it out"
+        )
+    return instance.k
 
 
 def _short(stage: str) -> str:
@@ -88,3 +115,84 @@ def _require_prediction_together(stages: list[str], pp: int) -> None:
             field="ranks",
             remedy=f"cut so that they come among the last {pp} stages",
         )
+
+
+# ---------------------------------------------------------------------- reading
+
+CONTEXTS: Mapping[str, frozenset[str]] = {KIND: frozenset()}
+OPTION = re.compile(r"^--pipeline-model-parallel-layout[ =]")
+SEVERAL = re.compile(r"\(([EtmL|*0-9]*)\)\*([0-9]{1,4})")
+REPEATED = re.compile(r"([EtmL|])\*([0-9]{1,6})")
+LONGEST = 1_000_000
+"""Layers and stages of a layout."""
+
+
+def parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
+    """Refuse a layout in the place of an instance: it is a solution of one."""
+    raise InputError(
+        "is a layout of stages, a solution that says nothing of what layers cost",
+        file=file,
+        remedy="name the chain first, and the layout as its solution",
+    )
+
+
+def solution(data: bytes, instance: PipelinePartition | None) -> PipelineSolution:
+    """Return the stages of a layout as a solution of `instance`; empty ones are left out."""
+    if instance is None:
+        raise InputError(
+            "can only be read with its chain", field="instance", remedy="give the instance, too"
+        )
+    stages = _expanded(strict.text(data)).split("|")
+    units = _units(instance, stages)
+    given, known = "".join(stages), "".join(unit.letter for unit in units)
+    if given != known or not units or units[-1].end != instance.n:
+        raise InputError(
+            f"has {len(given)} layers, {given[:40]}; the chain has {instance.n}, {known[:40]}",
+            field="layout",
+            remedy="give a layout of this chain",
+        )
+    table = instance.stage_devices
+    if len(stages) != len(table) and (instance.placed or len(stages) > len(table)):
+        raise InputError(
+            f"has {len(stages)} stages for {len(table)} of {instance.k} devices",
+            field="layout",
+            remedy="say how many a device has (--stages-per-device), or give other devices",
+        )
+    boundaries, devices, at = [0], [], 0
+    for device, stage in zip(table, stages, strict=False):
+        if stage:
+            at += len(stage)
+            boundaries.append(units[at - 1].end)
+            devices.append(device)
+    return PipelineSolution(tuple(boundaries), tuple(devices))
+
+
+def _expanded(text: str) -> str:
+    """Return a layout without signs of repetition."""
+    text = OPTION.sub("", text.strip()).strip("\"'").replace(",", "").replace(" ", "")
+    for pattern in (SEVERAL, REPEATED):
+        length = len(text) + sum(len(one[1]) * int(one[2]) for one in pattern.finditer(text))
+        if length > LONGEST:
+            raise InputError("is too long", field="layout", remedy="give fewer layers")
+        text = pattern.sub(lambda one: one[1] * int(one[2]), text)
+    if set(text) - set("EtmL|"):
+        raise InputError(
+            f"{text[:40]!r} cannot be read", field="layout", remedy="write stages as Et*3|(t*4|)*2L"
+        )
+    return text
+
+
+def _units(instance: PipelinePartition, stages: list[str]) -> list[Unit]:
+    """Return what the letters of a layout stand for; it has E and L where the chain has none.
+
+    Where names do not tell, each letter is a layer.
+    """
+    try:
+        units = units_of(instance)
+    except InputError:
+        return [Unit(letter, at, at + 1) for at, letter in enumerate("".join(stages))][: instance.n]
+    if units[0].letter != "E" and stages[0].startswith("E"):
+        stages[0] = stages[0][1:]
+    if units[-1].letter != "L" and stages[-1].endswith("L"):
+        stages[-1] = stages[-1][:-1]
+    return units

@@ -29,8 +29,9 @@ What becomes of it as a chain, ``pipeline-partition``:
   remain GB/s.
 
 As a graph, ``graph-partition``, which is how it is read unless the chain is asked for: the same
-nodes, tensors and times, and no order.  Unless an objective or levels of links are named or
-training is declined, the question is PipeDream's own: training with the objective ``replicated``.
+nodes, tensors and times, and no order.  Unless an objective is named, training is declined, or
+devices or links differ, the question is PipeDream's own: training with the objective
+``replicated``.  Any other objective is of inference where ``training`` is not said.
 Training adds forward and backward time, bytes of gradients, stashed outputs, and counts traffic
 twice: what goes forward comes back as a gradient.  Under ``forward+backward``, which is of
 training, every operator is two nodes of one colour instead, ``id`` and ``id.backward``, each with
@@ -283,7 +284,8 @@ def _parse_graph(data: bytes, given: Words, file: str) -> list[GraphPartition]:
         if word not in given:
             raise InputError("is not in the file", field=word, remedy=f"give {option}")
     unit, passes = given.get("unit", "us"), given.get("objective") == "forward+backward"
-    if given.get("training", True) and not {"objective", "levels"} & {*given}:
+    told_apart = "levels" in given or not _alike(given)
+    if given.get("training", True) and "objective" not in given and not told_apart:
         given = {**given, "objective": "replicated"}
     training = bool(given.get("training", given.get("objective") == "replicated"))
     if passes and not training:
@@ -303,6 +305,13 @@ def _parse_graph(data: bytes, given: Words, file: str) -> list[GraphPartition]:
         whole["bandwidth"] = _paced(given.get("bandwidth", 1), unit)
     name = stem_of(file).removesuffix("_graph")
     return [GraphPartition.from_arrays(**whole, time_unit=unit, name=name, source=file)]
+
+
+def _alike(given: Words) -> bool:
+    """Return whether devices have one speed and one capacity: stages are replicated on such."""
+    capacity = given.get("capacity", 0)
+    said = given.get("speed", [1]), capacity if isinstance(capacity, list) else [capacity]
+    return all(len({*figures}) == 1 for figures in said)
 
 
 def _paced(gbytes: Number, unit: str) -> Number:

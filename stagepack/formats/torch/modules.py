@@ -57,9 +57,16 @@ def torchtitan(
     Each of the `ranks` has as many stages; there are as many as stages, if not said.  See
     :func:`.roles.require_adjacent` for `skips`.
     """
-    require_in_order(instance, solution)
+    require_in_order(instance, solution, "loop", "v")
     require_adjacent(instance, solution, skips, "torchtitan")
-    ranks_of(len(solution.devices), ranks)
+    if len(solution.devices) < len(instance.stage_devices) and instance.placed:
+        raise InputError(
+            f"{len(solution.devices)} of {len(instance.stage_devices)} stages hold layers: "
+            "torchtitan has no empty ones",
+            field="boundaries",
+            remedy="solve without --fewer-stages",
+        )
+    ranks_of(len(solution.devices), ranks or (instance.k if instance.placed else None))
     homes: dict[str, int] = {}
     lists = _lists(modules)
     for stage, names in enumerate(_stages(instance, solution)):

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
     from stagepack.formulations.pipeline.cp_sat import CpSat as CpSat
     from stagepack.formulations.pipeline.milp_assignment import MilpAssignment as MilpAssignment
     from stagepack.formulations.pipeline.milp_interval import MilpInterval as MilpInterval
+    from stagepack.formulations.pipeline.placed import CpSatPlaced as CpSatPlaced
 else:
     __getattr__ = later(
-        __name__, cp_sat="CpSat", milp_assignment="MilpAssignment", milp_interval="MilpInterval"
+        __name__,
+        cp_sat="CpSat",
+        milp_assignment="MilpAssignment",
+        milp_interval="MilpInterval",
+        placed="CpSatPlaced",
     )

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from stagepack.heuristics.pipeline import bounds as bounds
     from stagepack.heuristics.pipeline import dp as dp
     from stagepack.heuristics.pipeline import even as even
-    from stagepack.heuristics.pipeline import headroom as headroom
     from stagepack.heuristics.pipeline import latency as latency
     from stagepack.heuristics.pipeline import loaded_bound as loaded_bound
     from stagepack.heuristics.pipeline import loaded_steps as loaded_steps
     from stagepack.heuristics.pipeline import prober as prober
     from stagepack.heuristics.pipeline import reference as reference
     from stagepack.heuristics.pipeline import repair as repair
+    from stagepack.heuristics.pipeline import rounds as rounds
     from stagepack.heuristics.pipeline import staircase as staircase
     from stagepack.heuristics.pipeline import step_bound as step_bound
     from stagepack.heuristics.pipeline import step_stages as step_stages

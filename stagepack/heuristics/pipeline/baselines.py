@@ -41,7 +41,7 @@ def equal_layers(
     low = np.arange(1, stages)
     at = np.maximum.accumulate(np.clip(at, low, None) - low) + low
     at = np.minimum(at, len(cuts) - stages + low - 1)
-    return PipelineSolution.in_order([0, *cuts[at].tolist(), costs.n])
+    return _placed(costs, [0, *cuts[at].tolist(), costs.n])
 
 
 def greedy(
@@ -58,7 +58,7 @@ def greedy(
     if stages is None:
         return None
     cuts = np.flatnonzero(costs.allowed)
-    classes = costs.device_class[:stages]
+    classes = costs.device_class[list(instance.stage_devices[:stages])]
     whole = [max(int(_works(costs, c, 0, cuts[-1:])[0]), 1) for c in range(costs.classes)]
     # Of this device, and of this one and all after it.
     speed = 1.0 / np.array(whole, dtype=np.float64)[classes]
@@ -80,13 +80,19 @@ def greedy(
         if at < window[1]:
             return None
         boundaries.append(int(cuts[at]))
-    return PipelineSolution.in_order(boundaries) if boundaries[-1] == n else None
+    return _placed(costs, boundaries) if boundaries[-1] == n else None
+
+
+def _placed(costs: RangeCosts, boundaries: list[int]) -> PipelineSolution:
+    """Return the first stages of the pipeline with these boundaries."""
+    table = costs.instance.stage_devices[: len(boundaries) - 1]
+    return PipelineSolution(tuple(boundaries), table)
 
 
 def _stages(costs: RangeCosts) -> int | None:
-    spans = int(costs.allowed.sum()) - 1
-    if spans >= costs.k:
-        return costs.k
+    spans, stages = int(costs.allowed.sum()) - 1, len(costs.instance.stage_devices)
+    if spans >= stages:
+        return stages
     return spans if costs.instance.fewer_stages else None
 
 

@@ -25,6 +25,8 @@ from stagepack.instances.profile import Array
 
 MOST_WAYS, MOST_STAGES, MOST_TIMES = 100_000, 1_000_000, 20_000_000
 """Transitions of devices, stages, and these for all limits or states, verified in plain Python."""
+UNITS, MOST_ROOMS = 64, 4
+"""Equal parts of a limit, and layers, that are tried as units; rooms of devices that are parted."""
 
 
 def filled(costs: RangeCosts, transfers: Iterable[int] = ()) -> Evidence:
@@ -36,6 +38,8 @@ def filled(costs: RangeCosts, transfers: Iterable[int] = ()) -> Evidence:
         Of the transfer-bounded objective, in ticks: where another limit on compute suffices.
     """
     instance, limits = costs.instance, list(transfers)
+    if instance.placed:
+        return SEARCHED
     if StageOrder.refusal(instance) is not None or len(costs.order.source) > MOST_WAYS:
         return SEARCHED
     stashing = instance.training and bool(instance.stash.any())
@@ -80,6 +84,69 @@ def _tried(costs: RangeCosts, most: int) -> int:
                 return most + 1
         longest = max(longest, len(falling))
     return longest * each
+
+
+def work_bound(costs: RangeCosts) -> tuple[int, Evidence]:
+    """Return a lower bound on the objective value, in ticks, and its evidence.  O(n log n)."""
+    if costs.instance.placed:
+        return counted(costs), SEARCHED
+    return objective_bound(costs), filled(costs, [costs.transfer_bound() + costs.host])
+
+
+def counted(costs: RangeCosts) -> int:
+    """Return a lower bound, in ticks, for devices with several stages each.
+
+    In whole units a span that no cut may split counts for as many as it holds, and a device takes
+    no more than its limit holds.  Where no stage may be empty, the first and the last span are on
+    known devices.  Of units, those just above an equal part of the limit say most (Fekete and
+    Schepers 2001).  O(spans * units) for each of O(log) limits.
+    """
+    floor = costs.compute_bound()
+    if costs.rounding or not costs.instance.whole:
+        return floor
+    pace, base = paces(costs)
+    spans = np.diff(base[np.flatnonzero(costs.allowed)])
+    classes = costs.device_class.tolist()
+    forced = [0] * costs.k
+    if not costs.instance.fewer_stages and len(spans) > 1:
+        table = costs.instance.stage_devices
+        forced[table[0]] += int(spans[0])
+        forced[table[-1]] += int(spans[-1])
+        spans = spans[1:-1]
+    sizes, counts = np.unique(spans, return_counts=True)
+    common = sizes[np.argsort(-sizes * counts)][:UNITS]
+
+    def too_low(limit: int) -> bool:
+        """Return whether in some unit devices take less than all within a limit."""
+        rooms = np.array(
+            [limit // pace[c] - taken for c, taken in zip(classes, forced, strict=True)]
+        )
+        if rooms.min() < 0:
+            return True
+        parts = np.unique(rooms)[-MOST_ROOMS:, None] // np.arange(1, UNITS + 1) + 1
+        units = np.unique([1, *common[common > 0].tolist(), *parts.ravel().tolist()]).tolist()
+        return any((sizes // unit * counts).sum() > (rooms // unit).sum() for unit in units)
+
+    low, high, step = floor, floor, 1
+    while too_low(high):
+        low, high, step = high + 1, high + step, 2 * step
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if too_low(middle) else (low, middle)
+    return low
+
+
+def paces(costs: RangeCosts) -> tuple[list[int], Array]:
+    """Return ticks of a unit of work on each class, and running sums of work in that unit.
+
+    The unit is the largest in which the work of all layers is whole; for exact ticks, otherwise
+    the ticks of the first class.
+    """
+    totals = costs.prefix[:, -1].tolist()
+    unit = math.gcd(*totals)
+    if not unit or costs.rounding:
+        return [1] * costs.classes, costs.prefix[0]
+    return [total // unit for total in totals], costs.prefix[0] // (totals[0] // unit)
 
 
 def objective_bound(costs: RangeCosts) -> int:

@@ -1,9 +1,9 @@
 """The exact method: bisection over limits; each probe is a dynamic program over tails of the chain.
 
-Objectives with one limit are solved by bisection on it, `headroom` by one on the tokens
-(:mod:`.headroom`); the sum of all stages, `latency`, by a program of its own (:mod:`.latency`).
-For the transfer-bounded objective, the least compute is found first, unless this would mean to
-examine very many layers and a start is known.  Then the remaining part of the staircase of
+Objectives with one limit are solved by bisection on it, `headroom` by one on the tokens; the sum of
+all stages, `latency`, by a program of its own (:mod:`.latency`).  For the transfer-bounded
+objective, the least compute is found first, unless this would mean to examine very many layers and
+a start is known.  Then the remaining part of the staircase of
 non-dominated pairs of compute and transfer is searched, see :mod:`.staircase`.
 
 Cost: O(transitions * n) steps and bytes a probe at most, far less near the optimum;
@@ -21,7 +21,7 @@ from stagepack.heuristics.pipeline.bounds import (
     filled,
     objective_bound,
 )
-from stagepack.heuristics.pipeline.prober import LeastLimit
+from stagepack.heuristics.pipeline.prober import LeastLimit, Prober
 from stagepack.heuristics.pipeline.tuning import TUNING, PipelineTuning
 from stagepack.instances.pipeline import Objective, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
@@ -42,7 +42,7 @@ def solve(
     if costs.instance.objective is Objective.LATENCY:
         search = heuristics.latency.solve
     elif costs.instance.objective is Objective.HEADROOM:
-        search = heuristics.headroom.solve
+        search = _most_tokens
     try:
         return search(costs, progress, tuning)
     except InputError as error:
@@ -120,3 +120,41 @@ def _from_few_cuts(
     progress.offer(first.best_partition(), "dp")
     progress.require_time()
     return LeastLimit(costs, floor, progress, _known(costs, progress), tuning=tuning.probes)
+
+
+def _most_tokens(
+    costs: RangeCosts, progress: Progress[PipelineSolution], tuning: PipelineTuning
+) -> bool:
+    """Find and prove a partition with the most tokens; return False when none fits.
+
+    A probe asks whether any partition fits with the cache of so many tokens in memory; the one
+    found may leave room for more, from which the search goes on.  O(log(tokens)) probes.
+    """
+
+    def found(tokens: int) -> int:
+        """Return the tokens of a partition that has so many at least, -1 where there is none."""
+        prober = Prober(costs.with_tokens(tokens), progress, tuning.probes)
+        if prober.probe() is None:
+            return -1
+        solution = prober.partition()
+        progress.offer(solution, "dp")
+        return -costs.objective(solution)
+
+    evidence = filled(costs)
+    most = -objective_bound(costs)
+    known = None if progress.solution is None else -costs.objective(progress.solution)
+    low = found(costs.tokens) if known is None else known
+    if low < 0:
+        return False
+    step = max(1, most - low >> 5)  # most of the time the bound is near
+    while low < most:
+        progress.require_time()
+        middle = max(low + 1, most - step)
+        tokens = found(middle)
+        if tokens < 0:
+            most, step = middle - 1, 2 * step
+            progress.raise_bound(costs.bound(-most), "exhausted search", evidence)
+        else:
+            low, step = tokens, max(1, most - tokens >> 1)
+    progress.raise_bound(costs.bound(-low), "exhausted search", evidence)
+    return True

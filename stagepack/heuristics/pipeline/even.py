@@ -11,6 +11,7 @@ Source: own work; the order is the leximax order of fair division.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable
 
 from stagepack.heuristics.pipeline.tuning import TUNING, PipelineTuning
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
@@ -27,22 +28,26 @@ def applies(instance: PipelinePartition, tuning: PipelineTuning = TUNING) -> boo
     """Return whether the most even partition of an instance is looked for."""
     tabular = instance.compute_table is not None or instance.memory_table is not None
     few = instance.n <= tuning.even_layers
-    return few and not tabular and instance.objective in LARGEST_LOADS
+    return few and not tabular and not instance.placed and instance.objective in LARGEST_LOADS
 
 
 def evened(
-    costs: RangeCosts, solution: PipelineSolution, tuning: PipelineTuning = TUNING
+    costs: RangeCosts,
+    solution: PipelineSolution,
+    tuning: PipelineTuning = TUNING,
+    pause: Callable[[], object] = lambda: None,
 ) -> PipelineSolution | None:
     """Return a partition whose value is no more, and which is likely more even; None: none is seen.
 
     Devices that may stay unused get a stage, where that is possible; their order stays.  Of the
-    objective transfer-bounded neither limit of the solution is exceeded.
+    objective transfer-bounded neither limit of the solution is exceeded.  `pause` is called once a
+    stage.  Of chains without tables.
     """
-    used = list(solution.devices)
-    spare = [d for d in range(costs.k) if d not in {*used}]
+    used, taken = list(solution.devices), {*solution.devices}
+    spare = [d for d in range(costs.k) if d not in taken]
     everyone = used + spare if costs.instance.free_order else sorted(used + spare)
     for devices in [everyone] * bool(spare) + [used]:
-        row = _Row(costs, solution, devices)
+        row = _Row(costs, solution, devices, pause)
         cuts = row.most_even(tuning.even_steps) if row.opens() else None
         if cuts is not None:
             return PipelineSolution(tuple(cuts), tuple(devices))
@@ -52,8 +57,14 @@ def evened(
 class _Row:
     """Devices in a row, each with one stage within the limits that a solution keeps."""
 
-    def __init__(self, costs: RangeCosts, solution: PipelineSolution, devices: list[int]) -> None:
-        self.costs, self.instance = costs, costs.instance
+    def __init__(
+        self,
+        costs: RangeCosts,
+        solution: PipelineSolution,
+        devices: list[int],
+        pause: Callable[[], object],
+    ) -> None:
+        self.costs, self.instance, self.pause = costs, costs.instance, pause
         self.classes = [int(costs.device_class[d]) for d in devices]
         self.limit = costs.largest_compute(solution)
         self.moved = costs.objective(solution) - self.limit  # of transfer-bounded alone
@@ -93,13 +104,15 @@ class _Row:
         return load if load <= self.limit else None
 
     def most_even(self, most: int) -> list[int] | None:
-        """Return cuts of the most even row; of shares where it takes more looks than `most`."""
+        """Return cuts of the most even row; of shares where it takes more than `most` steps."""
         sizes = [len(window) for window in self.windows[1:-1]]
-        if sum(a * b for a, b in zip([1, *sizes], [*sizes, 1], strict=True)) > most:
+        looks = sum(a * b for a, b in zip([1, *sizes], [*sizes, 1], strict=True))
+        if looks * len(sizes) > most:  # each copies the loads so far
             return self._by_shares()
         rows: list[dict[int, tuple[Loads, int]]] = [{0: ([], 0)}]
         ends = [*self.windows[1:-1], range(self.costs.n, self.costs.n + 1)]
         for t, window in enumerate(ends):
+            self.pause()
             row = dict[int, tuple[Loads, int]]()
             for first, (before, _) in rows[-1].items():
                 furthest = self._furthest(t, first)
@@ -127,9 +140,11 @@ class _Row:
     def _by_shares(self) -> list[int] | None:
         """Return cuts that give each stage about its share of what is left; None: none fit."""
         cuts, speeds = [0], [self._speed(c) for c in self.classes]
+        ahead = sum(speeds)
         for t, c in enumerate(self.classes[:-1]):
+            self.pause()
             work, first, window = self.works[c], cuts[-1], self.windows[t + 1]
-            share = speeds[t] / sum(speeds[t:])
+            share, ahead = min(1.0, speeds[t] / ahead), ahead - speeds[t]
             aim = bisect_left(work, work[first] + share * (work[self.costs.n] - work[first]))
             last = min(self._furthest(t, first), window.stop - 1)
             last = min(last, bisect_right(work, work[first] + self.limit) - 1)

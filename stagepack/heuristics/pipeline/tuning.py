@@ -70,6 +70,28 @@ class RecurrenceTuning(Tuning):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RoundTuning(Tuning):
+    """What steers the search for rounds of stages, and what its work costs."""
+
+    not_zero = ("seconds_at_once", "step_seconds")
+
+    most_spans: int = 5_000
+    """Spans of a chain; of more, only bounds and models are asked."""
+
+    turns: int = 200
+    """Beginnings from which more than two rounds are improved."""
+
+    share: float = 0.5
+    """Part of the time that is left which that may take."""
+
+    step_seconds: float = 3e-9
+    """Seconds of work of a pair of stages of a device."""
+
+    seconds_at_once: float = 0.05
+    """Seconds of work between two looks at the clock."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class PipelineTuning(Tuning):
     """What steers the searches of pipeline partitions."""
 
@@ -81,6 +103,9 @@ class PipelineTuning(Tuning):
     recurrence: RecurrenceTuning = RecurrenceTuning()
     """The reference recurrence."""
 
+    rounds: RoundTuning = RoundTuning()
+    """Several stages a device."""
+
     baselines: bool = True
     """Whether searches begin with what naive rules find."""
 
@@ -88,13 +113,14 @@ class PipelineTuning(Tuning):
     """Whether a rule that knows how far stages reach follows where the naive ones find nothing."""
 
     even: bool = True
-    """Whether a proved partition is exchanged for the most even one that is as good."""
+    """Whether a proved partition is exchanged for a more even one that is as good."""
 
-    even_steps: int = 1_000
-    """Stages that are looked at to find it; where there are more, stages take their shares."""
+    even_steps: int = 10_000
+    """Stages looked at, times stages, within which that is the most even one; else of shares."""
 
     even_layers: int = 100_000
-    """Layers above which it is not looked for: to read the memory of all stages takes longer."""
+    """Layers above which none is looked for: finding how far memory lets stages reach takes longer
+    than the search."""
 
     few_cuts_first: bool = True
     """Whether a large search for the least sum begins on a chain of few cheap cuts."""

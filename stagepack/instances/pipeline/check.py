@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, assert_never
 
@@ -28,20 +29,16 @@ def check(instance: PartitionData, solution: PipelineSolution) -> tuple[Violatio
     """Return every rule that `solution` breaks, by name; () when it is valid.
 
     The names: ``boundaries`` (not 0 = c_0 < c_1 < ... = n), ``devices`` (unknown, repeated, out
-    of order or unused), ``variable`` and ``forbidden-cut`` (a cut where none may be),
-    ``fixed-cut`` (a boundary is missing), ``capacity`` (a stage does not fit its device).
+    of order or unused; with several stages a device, another placement), ``variable`` and
+    ``forbidden-cut`` (a cut where none may be), ``fixed-cut`` (a boundary is missing), ``capacity``
+    (what a device holds does not fit it).
     O(n + uses of shared keys + variables * log(stages)).
     """
     found = shape(instance, solution)
     if found:
         return tuple(found)
-    cuts, devices, k = solution.boundaries, solution.devices, instance.k
-    if len(set(devices)) != len(devices):
-        found.append(Violation("devices", f"[{some(devices)}] names one twice"))
-    if not instance.free_order and list(devices) != sorted(devices):
-        found.append(Violation("devices", f"[{some(devices)}] is not in the order of the cluster"))
-    if not instance.fewer_stages and len(devices) != k:
-        found.append(Violation("devices", f"{len(devices):,} of {k:,} devices used"))
+    cuts, devices = solution.boundaries, solution.devices
+    found += _misplaced(instance, devices)
     for variable in instance.variables:
         inside = slice(bisect_right(cuts, variable.first), bisect_right(cuts, variable.last))
         found += [
@@ -61,20 +58,54 @@ def check(instance: PartitionData, solution: PipelineSolution) -> tuple[Violatio
         for cut in instance.fixed_cuts
         if cut not in made
     ]
-    for j, (first, end, device) in enumerate(solution.stages):
+    for device, stages in by_device(solution).items():
         capacity = instance.cluster.devices[device].memory
         if capacity is None:
             continue
-        need = stage_memory(instance, first, end, device, len(devices) - j)
+        need = device_memory(
+            instance, [(first, end, len(devices) - j) for j, first, end in stages], device
+        )
         if need > capacity:
+            parts = "stages" if len(stages) > 1 else "stage"
+            parts += f" {some([j for j, _, _ in stages])} (layers "
+            parts += ", ".join(f"{first:,} to {end - 1:,}" for _, first, end in stages[:3])
+            parts += ", ...)" if len(stages) > 3 else ")"
             found.append(
                 Violation(
                     "capacity",
-                    f"stage {j:,} (layers {first:,} to {end - 1:,}) needs {need:,} bytes on "
+                    f"{parts} {'need' if len(stages) > 1 else 'needs'} {need:,} bytes on "
                     f"{instance.device_name(device)} of {capacity:,}: {need - capacity:,} too many",
                 )
             )
     return tuple(found)
+
+
+def _misplaced(instance: PartitionData, devices: tuple[int, ...]) -> list[Violation]:
+    """Return what is wrong with the devices of the stages."""
+    found, k = [], instance.k
+    if instance.placed:
+        table = iter(instance.stage_devices)
+        if not all(device in table for device in devices):  # each search goes on from the last
+            found.append(Violation("devices", f"[{some(devices)}] is not as stages are placed"))
+        if not instance.fewer_stages and len(devices) != len(instance.stage_devices):
+            count = len(instance.stage_devices)
+            found.append(Violation("devices", f"{len(devices):,} of {count:,} stages hold layers"))
+        return found
+    if len(set(devices)) != len(devices):
+        found.append(Violation("devices", f"[{some(devices)}] names one twice"))
+    if not instance.free_order and list(devices) != sorted(devices):
+        found.append(Violation("devices", f"[{some(devices)}] is not in the order of the cluster"))
+    if not instance.fewer_stages and len(devices) != k:
+        found.append(Violation("devices", f"{len(devices):,} of {k:,} devices used"))
+    return found
+
+
+def by_device(solution: PipelineSolution) -> dict[int, list[tuple[int, int, int]]]:
+    """Return the stages of each device that has any, as (number, first layer, end)."""
+    found: dict[int, list[tuple[int, int, int]]] = {}
+    for j, (first, end, device) in enumerate(solution.stages):
+        found.setdefault(device, []).append((j, first, end))
+    return found
 
 
 def shape(instance: PartitionData, solution: PipelineSolution) -> list[Violation]:
@@ -102,6 +133,8 @@ def evaluate(instance: PartitionData, solution: PipelineSolution) -> Number:
     floating-point sums without accumulated error.
     """
     compute = [stage_compute(instance, *stage) for stage in solution.stages]
+    if instance.placed:
+        return plain(max(_loads_of_devices(instance, solution)))
     if instance.objective is Objective.HEADROOM:
         return -headroom(instance, solution)
     if instance.objective is Objective.TRANSFER_BOUNDED:
@@ -116,8 +149,18 @@ def evaluate(instance: PartitionData, solution: PipelineSolution) -> Number:
 def unevenness(instance: PartitionData, solution: PipelineSolution) -> tuple[list[Any], list[int]]:
     """Return what every device has to do and to hold, the most first: the less, the more even."""
     stages, loads = solution.stages, _loads(instance, solution)
+    if instance.placed:
+        loads = _loads_of_devices(instance, solution)
     held = [stage_memory(instance, *stage, len(stages) - at) for at, stage in enumerate(stages)]
     return sorted(loads, reverse=True), sorted(held, reverse=True)
+
+
+def _loads_of_devices(
+    instance: PartitionData, solution: PipelineSolution
+) -> list[Number | Fraction]:
+    """Return the cycles of every device, those of all its stages together."""
+    loads = _loads(instance, solution)
+    return [sum(loads[j] for j, _, _ in held) for held in by_device(solution).values()]
 
 
 def _loads(instance: PartitionData, solution: PipelineSolution) -> list[Number | Fraction]:
@@ -227,22 +270,42 @@ def stage_memory(
         This stage and those after it: a training stage stashes the activations of min(microbatches,
         stages_left) microbatches.
     """
-    layers = slice(first, end)
-    stash: int = 0
-    if instance.training:
-        stash = min(instance.microbatches, stages_left) * int(instance.stash[layers].sum())
-    if instance.tokens:
-        stash += instance.tokens * token_bytes(instance, first, end)
-    if instance.memory_table is not None:
-        table = instance.memory_table
-        return int((table if table.ndim == 2 else table[device])[first, end]) + stash
-    exclusive = sum(int(np.add.reduce(column[layers])) for column in instance.exclusive.values())
-    shared, held = instance.shared, 0
-    if len(shared.layer):
-        uses = slice(bisect_left(shared.layer, first), bisect_left(shared.layer, end))
-        held = sum(map(shared.nbytes.item, set(shared.key[uses].tolist())))
-    peak = int(np.maximum.reduce(instance.temporary[layers] + instance.carry[layers]))
-    return exclusive + held + peak + stash
+    return device_memory(instance, [(first, end, stages_left)], device)
+
+
+def device_memory(
+    instance: PartitionData, stages: Sequence[tuple[int, int, int]], device: int
+) -> int:
+    """Return the bytes that a device needs for its stages.
+
+    Shared keys count once, and so does the layer that needs most while it runs.
+
+    Parameters
+    ----------
+    stages : sequence of (int, int, int)
+        First layer and end of each, and `stages_left` as :func:`stage_memory` has it.
+    device : int
+        Its number.
+    """
+    total, peak, shared, keys = 0, 0, instance.shared, set[int]()
+    for first, end, stages_left in stages:
+        layers = slice(first, end)
+        if instance.training:
+            total += min(instance.microbatches, stages_left) * int(instance.stash[layers].sum())
+        if instance.tokens:
+            total += instance.tokens * token_bytes(instance, first, end)
+        if instance.memory_table is not None:
+            table = instance.memory_table
+            total += int((table if table.ndim == 2 else table[device])[first, end])
+            continue
+        total += sum(int(np.add.reduce(column[layers])) for column in instance.exclusive.values())
+        if len(shared.layer):
+            uses = slice(bisect_left(shared.layer, first), bisect_left(shared.layer, end))
+            keys.update(shared.key[uses].tolist())
+        both = instance.temporary[layers] + instance.carry[layers]
+        peak = max(peak, int(np.maximum.reduce(both)))
+    held: int = sum(map(shared.nbytes.item, keys))
+    return total + held + peak
 
 
 def token_bytes(instance: PartitionData, first: int, end: int) -> int:

@@ -106,7 +106,14 @@ class SharedBytes:
         return previous
 
 
-LATER = {"backward_transfers": False, "received": True, "kv_bytes": None, "tokens": 0}
+LATER = {
+    "backward_transfers": False,
+    "received": True,
+    "kv_bytes": None,
+    "tokens": 0,
+    "stages_per_device": 1,
+    "placement": "loop",
+}
 """Fields that instances did not have at first, and what they were then: digests stay."""
 
 
@@ -198,6 +205,11 @@ class PartitionData:
         Whether devices may stay unused; otherwise every device runs a stage.
     free_order : bool
         Whether stages may run on the devices in any order; otherwise in the order of the cluster.
+    stages_per_device : int
+        How many stages each device runs; `fewer_stages` then allows any of them to be empty.
+    placement : str or tuple of int
+        The device of each stage: round after round in the order of the cluster (``"loop"``), every
+        second round backwards (``"v"``), or given for each.
     order : GraphOrder, optional
         The order of a graph's nodes from which the chain was made, if there are others.
     tensors : Lifetimes, optional
@@ -232,6 +244,8 @@ class PartitionData:
     host_transfer: bool = False
     fewer_stages: bool = False
     free_order: bool = False
+    stages_per_device: int = 1
+    placement: str | tuple[int, ...] = "loop"
     layer_names: tuple[str, ...] | None = None
     order: GraphOrder | None = None
     tensors: Lifetimes | None = field(default=None, compare=False)
@@ -250,6 +264,29 @@ class PartitionData:
     def k(self) -> int:
         """Number of devices."""
         return len(self.cluster)
+
+    @property
+    def placed(self) -> bool:
+        """Whether stages are placed on devices otherwise than one on each, in order."""
+        return self.stages_per_device > 1 or self.placement != "loop"
+
+    @cached_property
+    def stage_devices(self) -> tuple[int, ...]:
+        """The device of each stage, empty ones included."""
+        if not isinstance(self.placement, str):
+            return self.placement
+        there, back = tuple(range(self.k)), tuple(range(self.k - 1, -1, -1))
+        rounds = (there, back if self.placement == "v" else there)
+        return sum((rounds[at % 2] for at in range(self.stages_per_device)), ())
+
+    def slots_of(self, solution: PipelineSolution) -> list[int]:
+        """Return the number of each stage of a valid solution among all, empty ones included."""
+        table, found = self.stage_devices, [-1]
+        if self.free_order:
+            return list(range(len(solution.devices)))
+        for device in solution.devices:
+            found.append(table.index(device, found[-1] + 1))
+        return found[1:]
 
     @cached_property
     def cycles(self) -> Array:

@@ -7,6 +7,7 @@ once and broken down: cycles by direction, bytes by category.
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ from stagepack.errors import InputError
 from stagepack.files import finite
 from stagepack.instances.base import require_instance
 from stagepack.instances.pipeline.check import (
+    device_memory,
     host_cycles,
     plain,
     recv_cycles,
@@ -42,6 +44,8 @@ KV_CACHE = "KV cache"
 
 IDENTITY = ("stage", "first", "end", "device", "device_name", "peak_layer", "peak_layer_name")
 """Columns that say which stage a row is about; the others are figures that can be measured."""
+
+OF_A_STAGE = ("stage", "first", "end")
 
 
 @dataclass(frozen=True)
@@ -132,26 +136,34 @@ class Estimate(ShownRows):
     objective_name: str
     objective: Number
     stages: tuple[StageEstimate, ...]
+    devices: tuple[StageEstimate, ...]
+    """What each device holds in all, in the order of their first stages: a row a device."""
+
+    @property
+    def placed(self) -> bool:
+        """Whether devices hold several stages."""
+        return self.devices is not self.stages
 
     @property
     def totals(self) -> JsonObject:
         """Sums and extremes over the stages, as plain data.
 
         ``balance`` is the mean compute over the largest: 1 when all devices are equally busy.
+        Extremes are those of devices.
         """
-        compute = [stage.compute for stage in self.stages]
-        used = [stage.utilisation for stage in self.stages if stage.utilisation is not None]
+        compute = [device.compute for device in self.devices]
+        used = [one.utilisation for one in self.devices if one.utilisation is not None]
         return {
             "stages": len(self.stages),
             "layers": self.stages[-1].end,
             "compute": sum(compute),
             "largest_compute": max(compute),
-            "largest_transfer": max(stage.transfer for stage in self.stages),
+            "largest_transfer": max(device.transfer for device in self.devices),
             "balance": sum(compute) / len(compute) / max(compute) if max(compute) else 1.0,
-            "memory": sum(stage.memory for stage in self.stages),
-            "largest_memory": max(stage.memory for stage in self.stages),
+            "memory": sum(device.memory for device in self.devices),
+            "largest_memory": max(device.memory for device in self.devices),
             "largest_utilisation": max(used, default=None),
-            "fits": all(stage.free is None or stage.free >= 0 for stage in self.stages),
+            "fits": all(one.free is None or one.free >= 0 for one in self.devices),
         }
 
     @property
@@ -163,6 +175,15 @@ class Estimate(ShownRows):
         """Return one flat row of plain data a stage."""
         return [stage.to_row() for stage in self.stages]
 
+    def device_rows(self) -> list[JsonObject]:
+        """Return one flat row of plain data a device, with the numbers of its stages."""
+        rows = []
+        for one in self.devices:
+            stages = [stage.stage for stage in self.stages if stage.device == one.device]
+            row = {name: value for name, value in one.to_row().items() if name not in OF_A_STAGE}
+            rows.append({"stages": stages, **row})
+        return rows
+
     def to_dict(self) -> JsonObject:
         """Return the estimate as plain JSON data."""
         data: JsonObject = finite(
@@ -172,6 +193,7 @@ class Estimate(ShownRows):
                 "objective": self.objective,
                 "totals": self.totals,
                 "stages": self.rows(),
+                **({"devices": self.device_rows()} if self.placed else {}),
             }
         )
         return data
@@ -297,8 +319,9 @@ def estimate(
     stages = []
     for j, device in enumerate(devices):
         layers = int(cuts[j]), int(cuts[j + 1])
-        recv = recv_cycles(instance, device, layers[0]) if j > 0 else 0
-        send = send_cycles(instance, device, layers[1]) if j < s - 1 else 0
+        before, after = (devices[at] if 0 <= at < s else device for at in (j - 1, j + 1))
+        recv = recv_cycles(instance, device, layers[0]) if before != device else 0
+        send = send_cycles(instance, device, layers[1]) if after != device else 0
         split = {name: int(column[j]) for name, column in exclusive.items()}
         peak = int(peak_layer[j])
         bytes_of = [int(column[j]) for column in (shared, temporary, carry, stash)]
@@ -324,15 +347,51 @@ def estimate(
                 carry=bytes_of[2],
                 stash=bytes_of[3],
                 memory=sum(split.values()) + sum(bytes_of),
-                capacity=instance.cluster.devices[device].memory,
+                capacity=None if instance.placed else instance.cluster.devices[device].memory,
             )
         )
+    rows = tuple(stages)
     return Estimate(
         instance=instance.name,
         objective_name=str(instance.objective),
         objective=instance.evaluate(solution),
-        stages=tuple(stages),
+        stages=rows,
+        devices=_together(instance, rows) if instance.placed else rows,
     )
+
+
+def _together(
+    instance: PipelinePartition, rows: tuple[StageEstimate, ...]
+) -> tuple[StageEstimate, ...]:
+    """Return a row a device: sums over its stages, of shared keys and of the peak what they need.
+
+    Its name is that of the device, its layers are those from its first stage to its last one.
+    """
+    found = []
+    for device in dict.fromkeys(row.device for row in rows):
+        mine = [row for row in rows if row.device == device]
+        peak = max(mine, key=lambda row: row.temporary + row.carry)
+        sums = {
+            name: sum(getattr(row, name) for row in mine)
+            for name in ("forward", "backward", "compute", "recv", "send", "stash")
+        }
+        together = dataclasses.replace(
+            peak,
+            stage=mine[0].stage,
+            first=mine[0].first,
+            end=mine[-1].end,
+            transfer=sums["recv"] + sums["send"] + peak.host,
+            exclusive={name: sum(row.exclusive[name] for row in mine) for name in peak.exclusive},
+            memory=device_memory(
+                instance, [(row.first, row.end, len(rows) - row.stage) for row in mine], device
+            ),
+            capacity=instance.cluster.devices[device].memory,
+            **sums,
+        )
+        rest = together.stash + together.temporary + together.carry
+        shared = together.memory - rest - sum(together.exclusive.values())
+        found.append(dataclasses.replace(together, shared=shared))
+    return tuple(found)
 
 
 def read_measured(path: str | Path) -> list[JsonObject]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +22,7 @@ from stagepack.instances.pipeline.data import (
     uses_of,
 )
 from stagepack.instances.pipeline.problem import MEMORY, Objective
+from stagepack.instances.pipeline.validate import placement_of, require
 from stagepack.instances.profile import (
     Array,
     Cluster,
@@ -32,144 +32,6 @@ from stagepack.instances.profile import (
     Link,
     ModelProfile,
 )
-from stagepack.instances.words import LARGEST
-
-
-def _require(given: PartitionData) -> None:
-    """Refuse an instance whose fields do not fit one another, or whose sums could overflow.
-
-    Raises
-    ------
-    InputError
-        Naming the field.
-    """
-    n, k = given.n, given.k
-    if not 1 <= given.microbatches < 2**31:
-        raise InputError(
-            f"{given.microbatches} microbatches",
-            field="microbatches",
-            remedy="give at least one and fewer than 2**31",
-        )
-    _sums(given)
-    _cache(given)
-    if given.layer_names is not None and len(given.layer_names) != n:
-        raise InputError(
-            f"{len(given.layer_names):,} names for {n:,} layers",
-            field="layer_names",
-            remedy="give one name a layer",
-        )
-    for name in ("recv_cycles", "send_cycles", "compute_table", "memory_table"):
-        table = getattr(given, name)
-        shapes = ((k, n + 1),) if "cycles" in name else ((n + 1, n + 1), (k, n + 1, n + 1))
-        if table is not None and table.shape not in shapes:
-            raise InputError(
-                f"has shape {table.shape}",
-                field=name,
-                remedy=f"for {k} devices give {' or '.join(map(str, shapes))}",
-            )
-    _cluster(given)
-    uses = given.shared.layer
-    if len(uses) and (uses.min() < 0 or uses.max() >= n):
-        raise InputError(
-            f"names a layer outside 0..{n - 1}", field="shared", remedy="count layers from 0"
-        )
-    if len(given.shared.nbytes) and given.shared.nbytes.min() < 0:
-        raise InputError("negative bytes", field="shared", remedy="give bytes >= 0")
-    for variable in given.variables:
-        if not 0 <= variable.first <= variable.last < n:
-            raise InputError(
-                f"variable {variable.name!r} spans layers {variable.first}..{variable.last} "
-                f"of 0..{n - 1}",
-                field="variables",
-                remedy="give 0 <= first <= last < n",
-            )
-    for name in ("forbidden_cuts", "fixed_cuts"):
-        for cut in getattr(given, name):
-            if not 0 < cut < n:
-                raise InputError(
-                    f"cut {cut:,} is not between two of the {n:,} layers",
-                    field=name,
-                    remedy=f"cuts run from 1 to {n - 1}; cut c lies before layer c",
-                )
-
-
-def _sums(given: PartitionData) -> None:
-    """Refuse figures whose sums could overflow."""
-    cycles = sum(
-        float(np.sum(column, dtype=np.float64)) for column in (given.forward, given.backward)
-    )
-    if cycles >= LARGEST:
-        raise InputError(
-            "the sum of all cycles exceeds 2**62", field="forward", remedy="use a coarser unit"
-        )
-    columns = [*given.exclusive.values(), given.temporary, given.carry, given.stash]
-    columns += [given.in_bytes, given.out_bytes, given.shared.nbytes]
-    columns += [given.cached_bytes(1)] * (given.tokens > 0)
-    factor = max(1, given.microbatches if given.training else 1, given.tokens)
-    if sum(float(np.sum(c, dtype=np.float64)) for c in columns) * factor >= LARGEST:
-        raise InputError(
-            "the sum of all bytes exceeds 2**62", field="exclusive", remedy="use a coarser unit"
-        )
-
-
-def _cache(given: PartitionData) -> None:
-    """Refuse tokens without bytes, and the objective `headroom` where nothing limits it."""
-    counted, wanted = bool(given.cached_bytes(1).any()), given.objective is Objective.HEADROOM
-    if (given.tokens or wanted) and not counted:
-        raise InputError(
-            "no layer says what a token takes of its KV cache",
-            field="kv_bytes",
-            remedy="give the bytes of a token in every layer, or in each",
-        )
-    if not wanted:
-        return
-    memory = [device.memory for device in given.cluster.devices]
-    if None in memory or sum(filter(None, memory)) >= LARGEST:
-        raise InputError(
-            "headroom is what is left of the memory of devices, and some have no limit",
-            field="capacity",
-            remedy="give the bytes of every device",
-        )
-    if given.training:
-        raise InputError(
-            "headroom for a KV cache is a question of inference",
-            field="training",
-            remedy="leave out training, or choose another objective",
-        )
-
-
-def _cluster(given: PartitionData) -> None:
-    cluster, n, k = given.cluster, given.n, given.k
-    if not k:
-        raise InputError("has no devices", field="cluster", remedy="give at least one")
-    if k > n and not given.fewer_stages:
-        raise InputError(
-            f"{k:,} devices for {n:,} {'layer' if n == 1 else 'layers'}",
-            field="devices",
-            remedy="use at most one device a layer, or allow fewer stages",
-        )
-    links = {cluster.host_recv, cluster.host_send}
-    for index, device in enumerate(cluster.devices):
-        where = f"cluster.devices[{index}]"
-        memory, speed = device.memory, device.speed
-        if memory is not None and (not isinstance(memory, int) or memory < 0):
-            raise InputError(f"memory {memory}", field=where, remedy="give whole bytes >= 0")
-        if not 1e-9 <= speed <= 1e9:
-            raise InputError(f"speed {speed}", field=where, remedy="give a speed around 1")
-        links |= {device.recv, device.send}
-    for link in links - {None}:
-        assert link is not None
-        try:
-            slowest = link.idle + 2.0**62 / (link.GBps * 2**30 / cluster.clock)
-            usable = link.GBps > 0 and cluster.clock > 0 and link.idle >= 0
-        except (OverflowError, ZeroDivisionError):
-            slowest, usable = math.inf, False
-        if not usable or not math.isfinite(slowest):
-            raise InputError(
-                f"{link.GBps} GiB/s after {link.idle} cycles at {cluster.clock} Hz: out of range",
-                field="cluster",
-                remedy="give realistic bandwidths, delays and a clock",
-            )
 
 
 class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
@@ -187,9 +49,10 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
     def proviso(self) -> str:
         """What the proof does not cover: more microbatches in flight, other orders of layers."""
         said = []
-        if self.training and self.stash.any() and self.microbatches < self.k:
+        stages = len(self.stage_devices)
+        if self.training and self.stash.any() and self.microbatches < stages:
             said.append(
-                f"memory counts {self.microbatches:,} of the {self.k:,} microbatches that fill the "
+                f"memory counts {self.microbatches:,} of the {stages:,} microbatches that fill the "
                 "pipeline"
             )
         if self.backward_transfers and not self.training:
@@ -242,6 +105,8 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         host_transfer: bool = False,
         fewer_stages: bool = False,
         free_order: bool = False,
+        stages_per_device: int = 1,
+        placement: str | Iterable[int] = "loop",
         layer_names: Sequence[str] | None = None,
         order: GraphOrder | None = None,
         tensors: Lifetimes | None = None,
@@ -285,7 +150,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         training : bool
             Count backward cycles and stashes.
         microbatches : int, optional
-            Number of microbatches of a training step; by default the number of devices, which fills
+            Number of microbatches of a training step; by default the number of stages, which fills
             the pipeline.
         backward_transfers : bool, optional
             Whether gradients are sent back over the links; by default in training.
@@ -304,6 +169,12 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         host_transfer, fewer_stages, free_order : bool
             Whether every device waits for the transfers of the host; whether devices may stay
             unused; whether stages may be placed on the devices in any order.
+        stages_per_device : int
+            How many stages each device runs.  The objective and memory count what a device holds in
+            all; with `fewer_stages` any stage may be empty.
+        placement : str or iterable of int
+            Their devices: ``"loop"``, round after round in the order of the cluster; ``"v"``, every
+            second round backwards; or the device of each stage, also as one text with commas.
         layer_names : sequence of str, optional
             For messages and tables.
         order : GraphOrder, optional
@@ -334,6 +205,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
                 remedy="give one of the two",
             )
         k = len(cluster)
+        rounds, placement = placement_of(stages_per_device, placement, k)
         if isinstance(exclusive, Mapping):
             categories = {str(key): value for key, value in exclusive.items()}
         else:
@@ -389,7 +261,10 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             forbidden_cuts=arrays.cuts(forbidden_cuts, "forbidden_cuts"),
             fixed_cuts=arrays.cuts(fixed_cuts, "fixed_cuts"),
             training=bool(training),
-            microbatches=_in_flight(microbatches, k if training else 1),
+            microbatches=_in_flight(
+                microbatches,
+                (k * rounds if isinstance(placement, str) else len(placement)) if training else 1,
+            ),
             backward_transfers=bool(training if backward_transfers is None else backward_transfers),
             received=bool(received) and "received" in terms,
             kv_bytes=_each(kv_bytes, n),
@@ -398,12 +273,14 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             host_transfer=bool(host_transfer),
             fewer_stages=bool(fewer_stages),
             free_order=bool(free_order),
+            stages_per_device=rounds,
+            placement=placement,
             layer_names=None if layer_names is None else tuple(map(str, layer_names)),
             order=order,
             tensors=tensors if tensors is None or tensors.tell(carried) else None,
             source=source,
         )
-        _require(instance)
+        require(instance)
         return instance
 
     @classmethod

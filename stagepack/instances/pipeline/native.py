@@ -39,9 +39,12 @@ Index = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
 JOB = (
     "objective", "training", "microbatches", "backward_transfers", "host_transfer", "fewer_stages",
-    "free_order", "tokens",
+    "free_order", "tokens", "stages_per_device", "placement",
 )  # fmt: skip
-PLAIN = ("tokens", "training", "host_transfer", "fewer_stages", "free_order")
+PLAIN = (
+    "tokens", "training", "host_transfer", "fewer_stages", "free_order", "stages_per_device",
+    "placement",
+)  # fmt: skip
 ASIDE = ("memory", "kv_bytes")
 GIVEN = frozenset({*clusters.MACHINE, *JOB, *ASIDE})
 """What may be said beside a file."""
@@ -131,6 +134,8 @@ class Document(
     host_transfer: bool = False
     fewer_stages: bool = False
     free_order: bool = False
+    stages_per_device: Count = 1
+    placement: str | list[Index] = "loop"
     tensors: dict[str, Bytes] = {}
     results: list[str] | None = None
     order: GraphOrder | None = None

@@ -62,7 +62,8 @@ def best_order(
         Makes an instance of a profile.
     """
     best = build(profile)
-    if best.order is None or best.objective is Objective.HEADROOM:
+    alone = best.objective is Objective.HEADROOM or best.placed  # no order of layers is compared
+    if best.order is None or alone:
         return best
     best_value, tried = least_value(best), 1
     steps = 2 * best.n**2 + best.n * best.k

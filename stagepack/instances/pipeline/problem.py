@@ -64,8 +64,16 @@ WORDS = (
         option="machine",
     ),
     Parameter("tokens", int, "tokens whose KV cache fits on every device", option="machine"),
-    Parameter("fewer_stages", bool, "devices may stay unused", option="freedom"),
+    Parameter("fewer_stages", bool, "devices may stay unused, stages be empty", option="freedom"),
     Parameter("free_order", bool, "stages may run on the devices in any order", option="freedom"),
+    Parameter("stages_per_device", int, "stages of each device", 1, 2**10, option="machine"),
+    Parameter(
+        "placement",
+        str,
+        "devices of the stages: loop (round after round), v (every second round backwards), or the "
+        "device of each stage, as 0,1,1,0",
+        option="machine",
+    ),
 )
 
 SKIPS = {"skips": "true where ranks have or make what skips a stage, as masks and positions"}

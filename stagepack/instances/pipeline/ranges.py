@@ -302,6 +302,11 @@ class RangeCosts:
         """Return the most that a stage needs of the limit on compute, whatever that counts."""
         stages = [(a, b, int(self.device_class[d])) for a, b, d in solution.stages]
         work = [self.compute(*stage) for stage in stages]
+        if self.instance.placed:
+            loads = dict.fromkeys(solution.devices, 0)
+            for device, ticks in zip(solution.devices, work, strict=True):
+                loads[device] += ticks
+            return max(loads.values())
         match self.instance.objective:
             case Objective.SUM:
                 work = [w + self.transfer(*stage) for w, stage in zip(work, stages, strict=True)]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from stagepack.instances.pipeline.check import stage_headroom, stage_memory
+from stagepack.instances.pipeline.check import stage_headroom
 from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.estimate import StageEstimate, estimate
 from stagepack.instances.pipeline.instance import PipelinePartition
@@ -21,8 +21,7 @@ def _within_memory(instance: PipelinePartition, limit: int) -> PipelinePartition
 
 
 def _memory(instance: PipelinePartition, solution: PipelineSolution) -> int:
-    stages = solution.stages
-    return max(stage_memory(instance, *stage, len(stages) - at) for at, stage in enumerate(stages))
+    return max(one.memory for one in estimate(instance, solution).devices)
 
 
 def _free_memory(instance: PipelinePartition) -> str:
@@ -37,6 +36,8 @@ def _within_devices(instance: PipelinePartition, limit: int) -> PipelinePartitio
 
 
 def _unlike_devices(instance: PipelinePartition) -> str:
+    if not isinstance(instance.placement, str):
+        return "the table of the placement names the devices of all stages"
     if _tables(instance):
         return "tables say what each device costs, and nothing of fewer"
     if len({device.kind for device in instance.cluster.devices}) > 1:
@@ -45,7 +46,7 @@ def _unlike_devices(instance: PipelinePartition) -> str:
 
 
 def _used_devices(instance: PipelinePartition, solution: PipelineSolution) -> int:
-    return len(solution.devices)
+    return len(set(solution.devices))
 
 
 AXES = {
@@ -70,16 +71,16 @@ def what_ifs(instance: PipelinePartition) -> Iterator[WhatIf]:
     """Yield more freedom, one more device, more memory, faster links, and none of their limits."""
     cluster, tables = instance.cluster, _tables(instance)
     unlike = tables or len({device.kind for device in cluster.devices}) > 1
-    if unlike and not instance.free_order:
+    if unlike and not instance.free_order and not instance.placed:
         yield WhatIf("stages in any order", instance.replace(free_order=True), "--free-order")
-    unused = instance.replace(fewer_stages=True)
     if not instance.fewer_stages and (unlike or instance.objective is not Objective.BOTTLENECK):
-        yield WhatIf("devices that may stay unused", unused, "--fewer-stages")
-    if not tables:
+        freed = instance.replace(fewer_stages=True)
+        yield WhatIf("devices that may stay unused", freed, "--fewer-stages")
+    if not tables and isinstance(instance.placement, str):
         another = (*cluster.devices, cluster.devices[-1])
         grown = msgspec.structs.replace(cluster, devices=another)
         also = "" if instance.fewer_stages else ", and any may stay unused"
-        yield WhatIf(f"one more device{also}", unused.replace(cluster=grown))
+        yield WhatIf(f"one more device{also}", instance.replace(cluster=grown, fewer_stages=True))
     if any(device.memory is not None for device in cluster.devices):
         yield WhatIf(f"{MORE} % more memory", _with_devices(instance, _more_memory))
         if instance.objective is not Objective.HEADROOM:
@@ -96,31 +97,34 @@ def what_ifs(instance: PipelinePartition) -> Iterator[WhatIf]:
 
 def critical(instance: PipelinePartition, solution: PipelineSolution) -> Iterator[tuple[str, str]]:
     """Yield the stages that compute, transfer and hold the most, and the heaviest layer."""
-    stages = estimate(instance, solution).stages
+    stages = estimate(instance, solution).devices
     slow = max(stages, key=lambda stage: stage.compute)
-    yield "most compute", f"{_where(slow)}: {slow.compute:,} cycles"
+    yield "most compute", f"{_where(instance, slow)}: {slow.compute:,} cycles"
     moving = max(stages, key=lambda stage: stage.transfer)
     if moving.transfer:
-        yield "most transfer", f"{_where(moving)}: {moving.transfer:,} cycles"
+        yield "most transfer", f"{_where(instance, moving)}: {moving.transfer:,} cycles"
     full = max(stages, key=lambda stage: stage.utilisation or 0)
     if full.utilisation:
         yield (
             "least room",
-            f"{_where(full)}: {full.memory:,} of {full.capacity:,} bytes ({full.utilisation:.0%})",
+            f"{_where(instance, full)}: {full.memory:,} of {full.capacity:,} bytes "
+            f"({full.utilisation:.0%})",
         )
     tokens, at = min(
         (stage_headroom(instance, *stage, len(stages) - at), at)
         for at, stage in enumerate(solution.stages)
     )
     if tokens < LARGEST:
-        yield "fewest tokens", f"{_where(stages[at])}: {tokens:,} tokens"
+        yield "fewest tokens", f"{_where(instance, stages[at])}: {tokens:,} tokens"
     if instance.compute_table is None:
         layer = int(instance.cycles.argmax())
         cycles = instance.cycles[layer].item()
         yield "heaviest layer", f"{instance.layer_name(layer)}: {cycles:,} cycles"
 
 
-def _where(stage: StageEstimate) -> str:
+def _where(instance: PipelinePartition, stage: StageEstimate) -> str:
+    if instance.placed:
+        return stage.device_name
     layers = (
         f"layer {stage.first}"
         if stage.end == stage.first + 1

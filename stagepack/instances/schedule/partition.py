@@ -13,7 +13,12 @@ from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.base import require_instance, valid_solution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
-from stagepack.instances.pipeline.check import host_cycles, stage_compute, stage_memory
+from stagepack.instances.pipeline.check import (
+    device_memory,
+    host_cycles,
+    stage_compute,
+    stage_memory,
+)
 from stagepack.instances.profile import Array, Link
 from stagepack.result import Result
 
@@ -34,7 +39,8 @@ def arguments(
     the two, rounded up.  F takes the stashes of the stage's layers and the tensors it receives,
     nothing where these do not count; B releases them, or B and W half each where split.  The limit
     of a device is its memory less what its stages hold all the time; where `options`, which replace
-    what is derived, say `devices`, its stages' least memory less what they all hold.
+    what is derived, say `devices`, its stages' least memory less what they all hold.  Stages are on
+    the devices that the partition places them on.
 
     Refuses a partition that is invalid or says only forward and backward together, stages that take
     no cycles, and devices too small for what their stages hold all the time.  `microbatches` are
@@ -66,7 +72,10 @@ def arguments(
         "source": partition.source,
     }
     if "devices" not in options:
-        derived["device_names"] = [partition.device_name(stage[2]) for stage in stages]
+        used = sorted(set(solution.devices)) if partition.placed else solution.devices
+        derived["device_names"] = [partition.device_name(device) for device in used]
+        if partition.placed:
+            derived["devices"] = [used.index(device) for device in solution.devices]
     if training:
         derived |= _backward(partition, stages, split)
     derived |= options
@@ -194,7 +203,11 @@ def _limits(
     limits = []
     for device in range(int(devices.max(initial=-1)) + 1):
         here = np.flatnonzero(devices == device).tolist()
-        held = sum(stage_memory(partition, *stages[s], 0) for s in here)
+        if partition.placed and len({stages[s][2] for s in here}) == 1:
+            parts = [(*stages[s][:2], 0) for s in here]
+            held = device_memory(partition, parts, stages[here[0]][2])
+        else:
+            held = sum(stage_memory(partition, *stages[s], 0) for s in here)
         known = [memory for s in here if (memory := memories[s]) is not None]
         left = min(known) - held if known else 2**62 - 1
         if left < 0:

@@ -15,6 +15,7 @@ from stagepack.methods import Method, Settings, Table
 from stagepack.progress import Progress
 
 if TYPE_CHECKING:
+    from stagepack.formulations.pipeline.model import PipelineModel
     from stagepack.methods.pipeline import evidence as evidence
     from stagepack.methods.pipeline import explain as explain
 else:
@@ -25,6 +26,23 @@ TABLE: Table[PipelinePartition, PipelineSolution] = Table(
     __name__,
     tuple(Objective),
 )
+
+
+def _one_each(
+    unsupported: Callable[[PipelinePartition], str],
+) -> Callable[[PipelinePartition], str]:
+    """Return why a method that knows one stage a device does not apply."""
+
+    def refusal(instance: PipelinePartition) -> str:
+        several = "knows one stage on each device, in order; use rounds or cp-sat"
+        return several if instance.placed else unsupported(instance)
+
+    return refusal
+
+
+def cp_sat(instance: PipelinePartition) -> type[PipelineModel]:
+    """Return the CP-SAT model that suits an instance."""
+    return formulations.CpSatPlaced if instance.placed else formulations.CpSat
 
 
 def _searchable(instance: PipelinePartition) -> str:
@@ -58,13 +76,14 @@ METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
         exact=False,
         description="greedy without dead ends when memory is tight; else the first partition found",
         limited_by_work=True,
+        unsupported=_one_each(lambda _: ""),
     ),
     TABLE.method(
         "bisect",
         exact=True,
         description="plain bottleneck by bisection with greedy probes, for very long chains",
         limited_by_work=True,
-        unsupported=lambda instance: heuristics.bisect.unsupported(instance),
+        unsupported=_one_each(lambda instance: heuristics.bisect.unsupported(instance)),
         default=False,
     ),
     TABLE.method(
@@ -72,7 +91,7 @@ METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
         exact=True,
         description="the recurrence of Auto Pipeline over every transfer threshold",
         limited_by_work=True,
-        unsupported=lambda instance: heuristics.reference.unsupported(instance),
+        unsupported=_one_each(lambda instance: heuristics.reference.unsupported(instance)),
         default=False,
     ),
     TABLE.method(
@@ -80,14 +99,22 @@ METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
         exact=True,
         description="fast exact search over compute and transfer limits",
         limited_by_work=True,
-        unsupported=_searchable,
+        unsupported=_one_each(_searchable),
+    ),
+    TABLE.method(
+        "rounds",
+        exact=True,
+        description="several stages a device, in a loop or a V: two rounds of them, or two in turn",
+        limited_by_work=True,
+        unsupported=lambda instance: heuristics.rounds.unsupported(instance),
+        unproved=lambda instance: heuristics.rounds.unproved(instance),
     ),
     TABLE.method(
         "milp-interval",
         exact=True,
         description="MILP: one binary for each stage interval; a partition is a path",
         limited_by_work=True,
-        unsupported=lambda instance: formulations.MilpInterval.unsupported(instance),
+        unsupported=_one_each(lambda instance: formulations.MilpInterval.unsupported(instance)),
         engines=("highs", "pyomo:highs", "pyomo:NAME"),
     ),
     TABLE.method(
@@ -95,7 +122,7 @@ METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
         exact=True,
         description="MILP: which layers are on which stage (Pyomo)",
         limited_by_work=True,
-        unsupported=lambda instance: formulations.MilpAssignment.unsupported(instance),
+        unsupported=_one_each(lambda instance: formulations.MilpAssignment.unsupported(instance)),
         engines=("highs", "pyomo:highs", "pyomo:NAME"),
     ),
     TABLE.method(
@@ -103,7 +130,7 @@ METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
         exact=True,
         description="CP-SAT: one integer variable for each cut",
         limited_by_work=True,
-        unsupported=lambda instance: formulations.CpSat.unsupported(instance),
+        unsupported=lambda instance: cp_sat(instance).unsupported(instance),
         engines=("cp-sat",),
     ),
 )

@@ -28,7 +28,7 @@ def strengthen(
 
     A solution that contradicts the bound is offered, and raises.
     """
-    if not keep_going() or StageOrder.refusal(instance) is not None:
+    if not keep_going() or instance.placed or StageOrder.refusal(instance) is not None:
         return
     costs = RangeCosts.of(instance)
     tuning = settings.tuned(TUNING)

@@ -14,6 +14,7 @@ import numpy as np
 
 from stagepack.errors import ContradictionError, InputError
 from stagepack.evidence import SEARCHED, TOLD
+from stagepack.heuristics.pipeline import rounds
 from stagepack.heuristics.pipeline.bounds import filled
 from stagepack.heuristics.pipeline.prober import Prober
 from stagepack.heuristics.pipeline.tuning import TUNING, PipelineTuning
@@ -45,11 +46,11 @@ def conclude_infeasible(
         When there is one.
     """
     try:
-        found = Prober(costs, progress).probe() if engine else None
+        found = bool(engine) and _fits(costs, progress)
         reason = explain(costs, progress, tuning)
     except InputError:  # too large to look into: free order of many unlike devices
-        found, reason = None, f"{engine} proves that no partition fits the devices' memory"
-    if found is not None:
+        found, reason = False, f"{engine} proves that no partition fits the devices' memory"
+    if found:
         raise ContradictionError(f"{engine} calls infeasible what has a valid partition")
     evidence = filled(costs)
     progress.prove_infeasible(reason, TOLD if engine and evidence == SEARCHED else evidence)
@@ -70,7 +71,8 @@ def explain(
     cause = _conflicting_cuts(costs) or _stage_count(costs)
     if cause:
         return cause
-    cause = f"no partition into {_count(costs.k, 'stage')} fits the devices' memory"
+    stages = _count(len(costs.instance.stage_devices), "stage")
+    cause = f"no partition into {stages} fits the devices' memory"
     pause = (lambda: None) if progress is None else progress.require_time
     try:
         cause = _oversized_span(costs, pause) or cause
@@ -79,6 +81,13 @@ def explain(
     except (Stopped, InputError):  # no time for it, or too much to keep
         return cause
     return f"{cause}; it would be feasible {' or '.join(remedies)}" if remedies else cause
+
+
+def _fits(costs: RangeCosts, progress: Progress[PipelineSolution] | None) -> bool | None:
+    """Return whether there is any partition; None: of several stages a device that is not known."""
+    if costs.instance.placed:
+        return rounds.fits(costs, progress)
+    return Prober(costs, progress).probe() is not None
 
 
 def _conflicting_cuts(costs: RangeCosts) -> str:
@@ -93,15 +102,15 @@ def _conflicting_cuts(costs: RangeCosts) -> str:
 
 def _stage_count(costs: RangeCosts) -> str:
     instance, spans = costs.instance, int(costs.allowed.sum()) - 1
-    fixed = len(instance.fixed_cuts)
-    if fixed + 1 > costs.k:
+    fixed, stages = len(instance.fixed_cuts), len(instance.stage_devices)
+    if fixed + 1 > stages:
         return (
             f"{_count(fixed, 'fixed cut')} make at least {fixed + 1:,} stages but there is room "
-            f"for {costs.k:,}; give more devices or fix fewer cuts"
+            f"for {stages:,}; give more devices or fix fewer cuts"
         )
-    if not instance.fewer_stages and spans < costs.k:
+    if not instance.fewer_stages and spans < stages:
         return (
-            f"{costs.k:,} devices need {costs.k:,} stages but {_count(costs.n, 'layer')} can be "
+            f"{costs.k:,} devices need {stages:,} stages but {_count(costs.n, 'layer')} can be "
             f"cut into {spans:,} at most{_longest(costs)}; use fewer devices or allow fewer stages"
         )
     return ""
@@ -148,8 +157,10 @@ def _more_memory(costs: RangeCosts, progress: Progress[PipelineSolution] | None)
     def enough(extra: int) -> bool:
         if progress is not None:
             progress.require_time()
-        return Prober(costs.with_more_memory(extra), progress).probe() is not None
+        return bool(_fits(costs.with_more_memory(extra), progress))
 
+    if _fits(costs, progress) is None:
+        return ""
     low, high = 1, 1
     while not enough(high):
         low, high = high + 1, high * 4
@@ -172,7 +183,8 @@ def _more_devices(
 ) -> str:
     """Say with how many devices, copies of the one kind there is, a partition exists."""
     instance, cluster = costs.instance, costs.instance.cluster
-    if len({device.kind for device in cluster.devices}) > 1 or instance.n > 20_000:
+    alike = len({device.kind for device in cluster.devices}) == 1
+    if not alike or instance.n > 20_000 or instance.placed:
         return ""
     tables = (instance.recv_cycles, instance.send_cycles, instance.compute_table)
     if any(table is not None for table in (*tables, instance.memory_table)):

@@ -11,14 +11,14 @@ from stagepack.errors import InputError
 from stagepack.formulations import pipeline as formulations
 from stagepack.heuristics import pipeline as heuristics
 from stagepack.heuristics.effort import spend
-from stagepack.heuristics.pipeline.bounds import filled, objective_bound
+from stagepack.heuristics.pipeline.bounds import work_bound
 from stagepack.heuristics.pipeline.tuning import TUNING, PipelineTuning
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.methods import Settings, counted
 from stagepack.methods import pipeline as methods
 from stagepack.methods.starts import offer_start
-from stagepack.progress import Progress
+from stagepack.progress import Progress, Stopped
 
 PipelineProgress = Progress[PipelineSolution]
 Run = Callable[[PipelinePartition, PipelineProgress, Settings], None]
@@ -96,6 +96,15 @@ def _bisect(instance: PipelinePartition, progress: PipelineProgress, settings: S
     _say_what_rounding_leaves_open(costs, progress)
 
 
+def _rounds(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
+    """Search two rounds of stages exactly, or two of more in turn."""
+    _start(instance, progress, settings)
+    costs, tuning = _costs(instance, progress, settings), settings.tuned(TUNING)
+    if not heuristics.rounds.solve(costs, progress, tuning.rounds):
+        methods.explain.conclude_infeasible(costs, progress, tuning=tuning)
+    _say_what_rounding_leaves_open(costs, progress)
+
+
 def _say_what_rounding_leaves_open(costs: RangeCosts, progress: PipelineProgress) -> None:
     """Say why a search that looked at everything has not proved its answer."""
     if costs.rounding and not progress.proved and not progress.reason:
@@ -144,8 +153,8 @@ def _costs(
     progress.require_time()
     costs = RangeCosts.of(instance, progress.require_time)
     progress.require_time()
-    evidence = filled(costs, [costs.transfer_bound() + costs.host])
-    progress.raise_bound(costs.bound(objective_bound(costs)), "work bound", evidence)
+    bound, evidence = work_bound(costs)
+    progress.raise_bound(costs.bound(bound), "work bound", evidence)
     return costs
 
 
@@ -158,7 +167,7 @@ def _on_engine(name: str, own_engine: str) -> Run:
     def run(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
         from stagepack.methods.models import load_engine, paced, run_model
 
-        formulation = getattr(formulations, name)
+        formulation = methods.cp_sat(instance) if name == "CpSat" else getattr(formulations, name)
         tuning = settings.tuned(TUNING)
         engine = load_engine(own_engine, progress, settings)
         costs = _costs(instance, progress, settings)
@@ -206,7 +215,9 @@ def _start(
         if tuning.baselines:
             _equal_layers(instance, progress, settings)
             _greedy(instance, progress, settings)
-        if progress.solution is None and blind:
+        if instance.placed:
+            pass  # what follows knows one stage a device
+        elif progress.solution is None and blind:
             _repair(_costs(instance, progress, settings), progress, settings)
         elif progress.solution is None and tuning.repair:
             rule = heuristics.repair.greedy_within_reach
@@ -230,6 +241,11 @@ def _auto(instance: PipelinePartition, progress: PipelineProgress, settings: Set
         _PARTS[name](instance, progress, settings)
         return
     unsupported = {method.name: method.unsupported for method in methods.METHODS}
+    if not unsupported["rounds"](instance):
+        _rounds(instance, progress, settings)
+        if progress.proved or unsupported["cp-sat"](instance):
+            return
+        settings = dataclasses.replace(settings, warm_start=None)
     for name in ("bisect", "dp", "cp-sat"):
         if not unsupported[name](instance):
             _PARTS[name](instance, progress, settings)
@@ -244,6 +260,7 @@ _PARTS: dict[str, Run] = {
     "greedy": _greedy,
     "greedy-repair": _greedy_repair,
     "bisect": _bisect,
+    "rounds": _rounds,
     "dp-reference": _dp_reference,
     "dp": _dp,
     "milp-interval": _on_engine("MilpInterval", "highs"),
@@ -258,7 +275,15 @@ def _even(instance: PipelinePartition, progress: PipelineProgress, settings: Set
     tuning, solution = settings.tuned(TUNING), progress.solution
     if not progress.proved or solution is None or not heuristics.even.applies(instance, tuning):
         return
-    found = heuristics.even.evened(RangeCosts.of(instance), solution, tuning)
+
+    def pause() -> None:
+        if progress.interrupted or progress.remaining <= 0:
+            raise Stopped
+
+    try:
+        found = heuristics.even.evened(RangeCosts.of(instance), solution, tuning, pause)
+    except Stopped:
+        return
     if found is not None and found != solution:
         progress.offer(found, "evened")
 

@@ -108,7 +108,7 @@ def _stages(
         text=[str(s.stage) for _, s in marks],
         **inside(11),
         marker={
-            "color": [area_colour(s.stage) for _, s in marks],
+            "color": [area_colour(s.colour) for _, s in marks],
             "line": {"color": INK, "width": 1},
         },
         hovertext=hover,
@@ -150,7 +150,7 @@ def memory_bars(figures: Estimate, beside: Sequence[Estimate] = ()) -> Figure:
 
     The unit is one that also suits the estimates shown `beside` it.
     """
-    together = [stage for one in (figures, *beside) for stage in one.stages]
+    together = [stage for one in (figures, *beside) for stage in one.devices]
     factor, unit = byte_unit(max(max(stage.memory, stage.capacity or 0) for stage in together))
     title = "Memory of the devices against capacity"
     figure = _bars(figures, memory_stacks(figures), title, factor, f",.2f}} {unit}")

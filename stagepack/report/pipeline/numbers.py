@@ -34,6 +34,7 @@ class Segment:
     compute: Number
     transfer: Number
     memory: int
+    colour: int
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,7 @@ def map_rows(
                 compute=s.compute,
                 transfer=s.transfer,
                 memory=s.memory,
+                colour=s.device if figures.placed else s.stage,
             )
             for s in figures.stages
         )
@@ -117,36 +119,36 @@ class Stack:
 
 def device_labels(figures: Estimate) -> list[str]:
     """Return the names of the devices in use, in the order of the stages, each once."""
-    names = [stage.device_name for stage in figures.stages]
-    if all(name == f"device {s.device}" for name, s in zip(names, figures.stages, strict=True)):
-        return [str(stage.device) for stage in figures.stages]
+    names = [stage.device_name for stage in figures.devices]
+    if all(name == f"device {s.device}" for name, s in zip(names, figures.devices, strict=True)):
+        return [str(stage.device) for stage in figures.devices]
     if len(set(names)) < len(names):
-        return [f"{s.device}: {name}" for name, s in zip(names, figures.stages, strict=True)]
+        return [f"{s.device}: {name}" for name, s in zip(names, figures.devices, strict=True)]
     return names
 
 
 def cycle_stacks(figures: Estimate) -> list[Stack]:
-    """Return compute and the parts of transfer, those that occur, for every stage's device."""
+    """Return compute and the parts of transfer, those that occur, for every device."""
     columns = {"compute": "compute", "receive": "recv", "send": "send", "host": "host"}
     stacks = [
-        Stack(name, tuple(float(getattr(s, column)) for s in figures.stages), TIMES[name])
+        Stack(name, tuple(float(getattr(s, column)) for s in figures.devices), TIMES[name])
         for name, column in columns.items()
     ]
     return [stack for stack in stacks if stack.name == "compute" or any(stack.heights)]
 
 
 def memory_stacks(figures: Estimate) -> list[Stack]:
-    """Return the bytes of every category that occurs, for every stage's device.
+    """Return the bytes of every category that occurs, for every device.
 
     A category has the same colour in all plans of an instance, whichever others occur there.
     """
     found: dict[str, tuple[float, ...]] = {
-        name: tuple(float(stage.exclusive.get(name, 0)) for stage in figures.stages)
-        for name in dict.fromkeys(name for s in figures.stages for name in s.exclusive)
+        name: tuple(float(stage.exclusive.get(name, 0)) for stage in figures.devices)
+        for name in dict.fromkeys(name for s in figures.devices for name in s.exclusive)
     }
     rest = {"shared": "shared", "temporary": "temporary", "carried": "carry", "stashed": "stash"}
     for name, column in rest.items():
-        found[name] = tuple(float(getattr(stage, column)) for stage in figures.stages)
+        found[name] = tuple(float(getattr(stage, column)) for stage in figures.devices)
     return [
         Stack(name, heights, area_colour(at))
         for at, (name, heights) in enumerate(found.items())
@@ -155,5 +157,5 @@ def memory_stacks(figures: Estimate) -> list[Stack]:
 
 
 def capacities(figures: Estimate) -> list[int | None]:
-    """Return the bytes of every stage's device; None without a limit."""
-    return [stage.capacity for stage in figures.stages]
+    """Return the bytes of every device; None without a limit."""
+    return [stage.capacity for stage in figures.devices]

@@ -50,7 +50,7 @@ def draw(
             [s.right - s.left for s in row.segments],
             left=[s.left for s in row.segments],
             height=0.72,
-            color=[area_colour(s.stage) for s in row.segments],
+            color=[area_colour(s.colour) for s in row.segments],
             edgecolor=MUTED,
             linewidth=0.6,
         )
@@ -115,7 +115,7 @@ def device_bars(
     figures = estimate(instance, solution)
     file, ax = _axes(figures, path, ax)
     _stack(ax, cycle_stacks(figures))
-    mean = sum(float(stage.compute) for stage in figures.stages) / len(figures.stages)
+    mean = sum(float(one.compute) for one in figures.devices) / len(figures.devices)
     ax.axhline(mean, color=INK, linewidth=1, linestyle=(0, (4, 3)), label="mean compute")
     engineering(ax.yaxis)
     ax.set_ylabel("Cycles")
@@ -144,7 +144,7 @@ def memory_bars(
     figures = estimate(instance, solution)
     file, ax = _axes(figures, path, ax)
     limits = capacities(figures)
-    largest = max([stage.memory for stage in figures.stages] + [c for c in limits if c])
+    largest = max([one.memory for one in figures.devices] + [c for c in limits if c])
     factor, unit = byte_unit(largest)
     _stack(ax, memory_stacks(figures), factor)
     limited = [(j, c / factor) for j, c in enumerate(limits) if c is not None]
@@ -163,7 +163,7 @@ def memory_bars(
 def _axes(figures: Estimate, path: Target, ax: Axes) -> tuple[Path | None, Axes]:
     """Return the file to write, if any, and the axes of bars of the devices."""
     file, ax = target(path, ax)
-    return file, axes(ax, min(14.0, 4.5 + 0.35 * len(figures.stages)), 3.6)
+    return file, axes(ax, min(14.0, 4.5 + 0.35 * len(figures.devices)), 3.6)
 
 
 def _finish(ax: Axes, figures: Estimate, words: str, title: str | None, file: Path | None) -> Axes:

@@ -47,6 +47,8 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
             "layers": instance.n,
             "order": None if instance.order is None else msgspec.structs.asdict(instance.order),
             "devices": instance.k,
+            "stages": len(instance.stage_devices),
+            "placement": instance.placement if instance.placed else None,
             "kinds_of_devices": len({device.kind for device in cluster.devices}),
             "cluster": cluster.name or None,
             "clock": cluster.clock,
@@ -99,6 +101,8 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
             ("Devices", devices + (f" ({given['cluster']})" if given["cluster"] else "")),
             ("Cuts allowed", f"{number(given['allowed_cuts'])} of {number(given['cuts'])}"),
         ]
+        if given["placement"]:
+            found.insert(3, ("Stages", _placement(given["stages"], given["placement"])))
         if given["order"]:
             found.insert(2, ("Their order", str(GraphOrder(**given["order"]))))
         if given["cycles"]:
@@ -133,12 +137,13 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
 
     def headline(self, instance: PipelinePartition) -> str:
         """Return what an instance is, in one line."""
-        mode = "inference"
+        mode, stages = "inference", len(instance.stage_devices)
         if instance.training:
             mode = f"training with {_batches(instance.microbatches, instance.k)}"
+        several = f"{_placement(stages, instance.placement)}, " if instance.placed else ""
         return (
             f"{as_text.plural(instance.n, 'layer')}, {as_text.plural(instance.k, 'device')}, "
-            f"{mode}, {self.goal(instance)}"
+            f"{several}{mode}, {self.goal(instance)}"
         )
 
     def part(self, instance: PipelinePartition, microbatches: int) -> str:
@@ -284,7 +289,12 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
 
 
 def stages(estimate: Estimate) -> Sheet:
-    """Return the stages of an estimate: layers, cycles, memory against capacity."""
+    """Return the stages of an estimate: layers, cycles, memory against capacity.
+
+    Where devices have several stages, a row a device with the numbers of these.
+    """
+    if estimate.placed:
+        return _devices(estimate)
     rows = [
         [
             str(stage.stage),
@@ -309,6 +319,44 @@ def stages(estimate: Estimate) -> Sheet:
             marks[at, "memory"] = "bold red"
     spare = ("capacity", "device", "used")
     return Sheet(header, rows, words, spare=spare, marks=marks, what="stage")
+
+
+def _devices(estimate: Estimate) -> Sheet:
+    """Return what devices hold in all: stages, their layers, cycles, memory against capacity."""
+    rows = []
+    for device in estimate.devices:
+        mine = [stage for stage in estimate.stages if stage.device == device.device]
+        rows.append(
+            [
+                device.device_name,
+                ", ".join(str(stage.stage) for stage in mine),
+                ", ".join(as_text.span(stage.first, stage.end) for stage in mine),
+                as_text.number(device.compute),
+                as_text.quantity(device.memory),
+                as_text.quantity(device.capacity),
+                as_text.share(device.utilisation),
+            ]
+        )
+    words = ("device", "stages", "layers")
+    largest = max(float(device.compute) for device in estimate.devices)
+    marks = {
+        (at, "compute"): "bold"
+        for at, device in enumerate(estimate.devices)
+        if float(device.compute) == largest and len(rows) > 1
+    }
+    marks |= {
+        (at, "memory"): "bold red"
+        for at, device in enumerate(estimate.devices)
+        if device.free is not None and device.free < 0
+    }
+    header = (*words, "compute", "memory", "capacity", "used")
+    return Sheet(header, rows, words, spare=("capacity", "used"), marks=marks, what="device")
+
+
+def _placement(count: int, placement: str | Sequence[int]) -> str:
+    """Return how many stages there are, and where."""
+    how = {"loop": "in a loop", "v": "in a V"}
+    return f"{count:,} stages {how.get(str(placement), 'as placed')}"
 
 
 def _in_time(instance: PipelinePartition, found: Estimate) -> list[tuple[str, str]]:

@@ -75,3 +75,16 @@ def test_limits_of_looks_and_layers() -> None:
     for found in (whole, shared):
         assert found is not None
         assert instance.evaluate(found) <= instance.evaluate(solution)
+
+
+def test_many_devices_take_little_time_and_ask_whether_to_go_on() -> None:
+    instance = sp.PipelinePartition.from_arrays([1, 2, 3, 4] * 10_000, devices=8_000)
+    solution = sp.solve(instance, options={"tuning": {"even": False}}).solution
+    assert solution is not None
+    asked = [0]
+
+    def pause() -> None:
+        asked[0] += 1
+
+    evened(RangeCosts.of(instance), solution, TUNING, pause)
+    assert asked[0] >= 7_999 or asked[0] == 0
