@@ -70,43 +70,31 @@ class Limits(NamedTuple):
 
 def fill(instance: PartitionData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
     """Show that partitions below the bound end too early."""
-    if instance.placed:
-        raise UnprovedError("devices are filled with one stage each")
     chain = _Chain(instance, claimed)
-    if not set(instance.fixed_cuts) <= set(chain.cuts):
-        return
-    if chain.last < instance.k and not instance.fewer_stages:
+    few = chain.last < instance.k and not instance.fewer_stages
+    if few or not set(instance.fixed_cuts) <= set(chain.cuts):
         return
     bound = math.inf if claimed.bound is None else _above(instance, claimed.bound)
     steps = {exact(t) for t in evidence.get("transfers", ())}
-    if chain.objective != "transfer-bounded":
-        steps.clear()
-    for least, above in pairwise([0, *sorted(t for t in steps if 0 < t < bound), bound]):
+    counted = steps if chain.objective == "transfer-bounded" else ()
+    for least, above in pairwise([0, *sorted(t for t in counted if 0 < t < bound), bound]):
         chain.refute(Limits(bound - least, above))
 
 
 def count(instance: PartitionData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
     """Show that devices within the bound have no room for all layers, counted in units."""
-    if str(instance.objective) != "bottleneck" or claimed.bound is None:
-        raise UnprovedError("layers are counted for bounds of the bottleneck alone")
-    if instance.compute_table is not None:
-        raise UnprovedError("tables do not add up")
-    numbers = evidence.get("unit", ())
-    unit = Fraction(*map(exact, numbers)) if len(numbers) == 2 and numbers[1] else Fraction(0)
-    if unit <= 0:
-        raise UnprovedError("the unit is no quotient above 0")
+    numbers = [exact(number) for number in evidence.get("unit", ())]
+    if not instance.placed or claimed.bound is None or len(numbers) != 2 or min(numbers) <= 0:
+        raise UnprovedError("no bound of devices with several stages, or no unit above 0")
+    unit, bound = Fraction(*numbers), _above(instance, claimed.bound)
     running = [Fraction(0), *accumulate(map(Fraction, instance.cycles.tolist()))]
     spans = [running[b] - running[a] for a, b in pairwise(_allowed_cuts(instance))]
-    bound = _above(instance, claimed.bound)
     rooms = [bound * Fraction(str(device.speed)) for device in instance.cluster.devices]
     if not instance.fewer_stages and len(spans) > 1:
-        rooms[instance.stage_devices[0]] -= spans.pop(0)
-        rooms[instance.stage_devices[-1]] -= spans.pop()
-    if min(rooms) <= 0:
-        return
-    for at, _ in enumerate(spans):
-        claimed.step(at)
-    if sum(span // unit for span in spans) <= sum(math.ceil(room / unit) - 1 for room in rooms):
+        for end in (0, -1):
+            rooms[instance.stage_devices[end]] -= spans.pop(end)
+    places = sum(math.ceil(room / unit) - 1 for room in rooms)
+    if min(rooms) > 0 and sum(span // unit for span in spans) <= places:
         raise UnprovedError("the devices have room for all layers")
 
 
@@ -123,8 +111,9 @@ class _Chain:
 
     def __init__(self, instance: PartitionData, claimed: Claimed) -> None:
         self.objective = str(instance.objective)
-        if self.objective not in ("bottleneck", "transfer-bounded", "sum", "overlap"):
-            raise UnprovedError(f"nothing is known of the objective {self.objective}")
+        known = ("bottleneck", "transfer-bounded", "sum", "overlap")
+        if self.objective not in known or instance.placed:
+            raise UnprovedError(f"nothing is known of {self.objective}, or of several stages")
         self.instance, self.claimed, self._looks = instance, claimed, 0
         self.cuts = cuts = _allowed_cuts(instance)
         self.last, self._fixed = len(cuts) - 1, sorted(instance.fixed_cuts)
@@ -139,12 +128,10 @@ class _Chain:
         self._host = _exact(check.host_cycles(instance))
         self._recv = cache(lambda d, a: _exact(check.recv_cycles(instance, d, cuts[a])))
         self._send = cache(lambda d, b: _exact(check.send_cycles(instance, d, cuts[b])))
-        self._compute = cache(
-            lambda d, a, b: _exact(check.stage_compute(instance, cuts[a], cuts[b], d))
-        )
-        self._memory = cache(
-            lambda d, s, a, b: check.stage_memory(instance, cuts[a], cuts[b], d, s)
-        )
+        compute = check.stage_compute
+        self._compute = cache(lambda d, a, b: _exact(compute(instance, cuts[a], cuts[b], d)))
+        memory = check.stage_memory
+        self._memory = cache(lambda d, s, a, b: memory(instance, cuts[a], cuts[b], d, s))
 
     def ways(self) -> Iterator[Way]:
         """Yield how tails grow, shorter ones first.
@@ -193,9 +180,7 @@ class _Chain:
                 found.update(end - 1 - at for at, may in enumerate(row[: end - above]) if may)
             return found
 
-        if not self._tabular and not self._reaches(furthest):
-            return
-        if self._reaches(every):
+        if (self._tabular or self._reaches(furthest)) and self._reaches(every):
             raise UnprovedError("stages within the limits reach from the end to the beginning")
 
     def _reaches(self, grow: Callable[[set[int], int, int], set[int]]) -> bool:
@@ -236,22 +221,17 @@ class _Chain:
         if bisect_right(self._fixed, self.cuts[first]) < bisect_left(self._fixed, self.cuts[end]):
             return False
         capacity = self.instance.cluster.devices[device].memory
-        if capacity is not None and self._memory(device, stages, first, end) > capacity:
-            return False
-        return self._compute(device, first, end) < limits.cost
+        full = capacity is not None and self._memory(device, stages, first, end) > capacity
+        return not full and self._compute(device, first, end) < limits.cost
 
     def _moves(self, limits: Limits, device: int, first: int, end: int) -> bool:
         """Whether what a stage receives and sends is within limits."""
         recv = self._recv(device, first) if first > 0 else 0
         send = self._send(device, end) if end < self.last else 0
-        match self.objective:
-            case "bottleneck":
-                return True
-            case "overlap":
-                return max(recv, send) < limits.cost
-            case "sum":
-                whole = self._compute(device, first, end) + recv + send + self._host
-                return whole < limits.cost
+        if self.objective in ("bottleneck", "overlap"):
+            return self.objective == "bottleneck" or max(recv, send) < limits.cost
+        if self.objective == "sum":
+            return self._compute(device, first, end) + recv + send + self._host < limits.cost
         return recv + send + self._host < limits.transfer
 
 

@@ -25,6 +25,7 @@ from stagepack.formats.roles import (
 from stagepack.instances.documents import strict
 from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.instance import PipelinePartition
+from stagepack.instances.pipeline.native import GIVEN
 from stagepack.instances.pipeline.problem import KIND
 from stagepack.instances.words import Words
 
@@ -119,7 +120,7 @@ def _require_prediction_together(stages: list[str], pp: int) -> None:
 
 # ---------------------------------------------------------------------- reading
 
-CONTEXTS: Mapping[str, frozenset[str]] = {KIND: frozenset()}
+CONTEXTS: Mapping[str, frozenset[str]] = {KIND: GIVEN}
 OPTION = re.compile(r"^--pipeline-model-parallel-layout[ =]")
 SEVERAL = re.compile(r"\(([EtmL|*0-9]*)\)\*([0-9]{1,4})")
 REPEATED = re.compile(r"([EtmL|])\*([0-9]{1,6})")

@@ -166,7 +166,7 @@ class CpSatPlaced(PipelineModel):
         """What the stages of a device hold and stash, and its keys, fit it."""
         costs, instance, model = self.costs, self.costs.instance, self.model
         self._holds: dict[tuple[int, int], IntVar] = {}
-        self._stashing: list[tuple[IntVar | None, dict[int, IntVar], IntVar | None]] = []
+        self._stashing: list[tuple[IntVar, dict[int, IntVar], IntVar]] = []
         limits = [costs.capacity[c] for c in costs.device_class.tolist()]
         if all(limit is None for limit in limits):
             return

@@ -17,6 +17,7 @@ longest stage).  Source: own work.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -152,7 +153,9 @@ class _Rounds:
         signs = directions(instance)
         assert signs is not None
         self.costs, self.tuning, self.signs = costs, tuning, signs
-        self.pause = (lambda: None) if progress is None else progress.require_time
+        self.pause: Callable[[], object] = (
+            (lambda: None) if progress is None else progress.require_time
+        )
         self.cuts = np.flatnonzero(costs.allowed)
         self.n, self.k = len(self.cuts) - 1, costs.k
         self.order = instance.stage_devices[: self.k]
@@ -435,7 +438,7 @@ class _Rounds:
         lengths = np.diff(ends, prepend=0) if len(ends) == stages else np.full(stages, share)
         for at in draw.integers(0, len(self.signs), 2).tolist():
             part = slice(at * self.k, (at + 1) * self.k)
-            lengths[part] = draw.integers(self.least, max(2, 2 * share) + 1, self.k)
+            lengths[part] = draw.integers(self.least, max(3, int(2 * share) + 1), self.k)
         lengths = (lengths - self.least).clip(0)
         spare = self.n - stages * self.least
         parts = np.cumsum(lengths) * (spare / max(1, lengths.sum()))
