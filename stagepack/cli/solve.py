@@ -157,9 +157,7 @@ def solve(
 
         require_drawable(problem.kind, plot, "--plot")
     start: Solution | str = warm_start
-    if any(mark in warm_start for mark in "/|") or warm_start.endswith(
-        (".json", ".csv", ".gz", ".layout", ".txt")
-    ):
+    if any(mark in warm_start for mark in "/.|"):  # no name of a method has any
         from stagepack.formats import solutions
 
         start = solutions.read_solution(warm_start, problem)
