@@ -53,7 +53,7 @@ def _of_word(word: Parameter) -> inspect.Parameter:
     how: JsonObject = {"metavar": word.unit.upper() or LETTERS[word.type]}
     about = word.description
     if word.unit == "bytes":
-        how["parser"], about = str, f"{about}: 900000000, 1e9, 16GiB; of each device: 16GiB,32GiB"
+        how["parser"], about = str, f"{about}: 900000000, 1e9, 16GiB"
     if word.name == "objective":
         about = "; ".join(
             f"{KINDS[kind].family}: {', '.join(known.objectives)}"

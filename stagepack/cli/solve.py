@@ -202,17 +202,14 @@ def solve(
         written = output, plot, trace, export, proof
         print_parts(contents(result.of(problem)), outputs=written)
         saved = _freed(problem, result, time_limit, deterministic, seed=seed, threads=threads)
-        if saved:
-            print_parts([""], outputs=written)  # an empty line
-            print_parts(saved, outputs=written)
+        print_parts(saved, outputs=written)
     unproved = 0 if proved else EXIT_UNVERIFIED
     raise typer.Exit(EXIT_INPUT if rescue else exit_code(result) or unproved)
 
 
 def _start(problem: Problem, said: str) -> Solution | str:
     """Return the solution of a file that `said` names, or what it says."""
-    endings = (".json", ".csv", ".gz", ".layout", ".txt")
-    if any(mark in said for mark in "/|") or said.endswith(endings):
+    if any(mark in said for mark in "/.|"):  # no name of a method has any
         from stagepack.formats import solutions
 
         found: Solution = solutions.read_solution(said, problem)
@@ -222,7 +219,7 @@ def _start(problem: Problem, said: str) -> Solution | str:
 
 def _freed(
     instance: Problem, result: Result[Solution], time_limit: float, deterministic: bool, **how: int
-) -> list[Account]:
+) -> list[Account | str]:
     """Return what options that only allow more would save."""
     if not PROBLEMS[instance.kind].frees:
         return []
@@ -239,7 +236,7 @@ def _freed(
         for option, gain in found
         for saved in [share(gain.saved, result.objective)]
     ]
-    return [Account(said)] if said else []
+    return ["", Account(said)] if said else []
 
 
 def _prove(result: Result[Solution], path: Path, rescue: Rescue) -> bool:

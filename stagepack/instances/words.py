@@ -196,7 +196,7 @@ SHARED = (
     Parameter(
         "capacity",
         int,
-        "usable bytes of every device, or of the memory to pack",
+        "usable bytes of every device, or of each (16GiB,32GiB), or of the memory to pack",
         unit="bytes",
         option="instance",
     ),

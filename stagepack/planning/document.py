@@ -18,7 +18,6 @@ from stagepack.evidence import Proof
 from stagepack.formats import native
 from stagepack.formats.solutions import solution_in
 from stagepack.instances.documents import strict
-from stagepack.instances.pipeline import PipelinePartition
 from stagepack.planning.model_plan import PROBLEM, VERSION, ModelPlan
 from stagepack.planning.stages import Level, require_one_each
 from stagepack.planning.tuned import FIGURES, Evaluation, Tuning, meant, rises
@@ -113,7 +112,7 @@ def read_plan(path: str | Path) -> ModelPlan:
                 f"are {', '.join(names)}", field="levels", remedy="begin: partition, schedule"
             )
         for held in (model, *(level.instance for level in levels)):
-            if isinstance(held, PipelinePartition):
+            if held is not None:
                 require_one_each(held)
         _require_number(found.bound, "bound")
     return ModelPlan(

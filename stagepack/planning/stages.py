@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -38,6 +38,7 @@ from stagepack.instances.violation import Violation
 from stagepack.report import format as as_text
 from stagepack.result import Result
 
+InstanceT = TypeVar("InstanceT", bound=Instance)
 UNLIMITED = 2**62 - 1
 FRACTIONS = 1000
 """Cycles of a unit of time of a graph whose times are no whole numbers."""
@@ -434,9 +435,9 @@ class Structure:
         return is_of_stage(given, self.cut.instance, stage, flying)
 
 
-def require_one_each(model: PipelinePartition) -> PipelinePartition:
-    """Return a chain; refuse one with several stages a device, of which plans know nothing."""
-    if model.placed:
+def require_one_each(model: InstanceT) -> InstanceT:
+    """Return an instance; refuse a chain with several stages a device: plans do not know them."""
+    if isinstance(model, PipelinePartition) and model.placed:
         raise InputError(
             "plans have one stage on each device",
             field="placement",

@@ -75,8 +75,6 @@ class Limits(NamedTuple):
 
 def fill(instance: PartitionData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
     """Show that partitions below the bound end too early."""
-    if instance.placed:
-        raise UnprovedError("devices are filled with one stage each")
     chain = _Chain(instance, claimed)
     if chain.last < instance.k and not instance.fewer_stages:
         return
@@ -100,8 +98,8 @@ class _Chain:
 
     def __init__(self, instance: PartitionData, claimed: Claimed) -> None:
         self.objective = str(instance.objective)
-        if self.objective not in OBJECTIVES:
-            raise UnprovedError(f"nothing is known of the objective {self.objective}")
+        if instance.placed or self.objective not in OBJECTIVES:
+            raise UnprovedError("it is about chains of one stage a device, with other objectives")
         self.instance, self.claimed, self._looks = instance, claimed, 0
         self.cuts = at = _allowed_cuts(instance)
         self.last, self._fixed = len(at) - 1, sorted(instance.fixed_cuts)

@@ -522,7 +522,7 @@ def test_stages_are_written_for_a_tool(tmp_path: Path) -> None:
     assert out.read_text() == "Et|t*3|ttL\n"
     done = run("convert", chain, out, "--solution", result, "--as", "vllm")
     assert done.returncode == 0, done.stderr
-    assert out.read_text() == "VLLM_PP_LAYER_PARTITION=2,3,1\n"
+    assert out.read_text() == "VLLM_PP_LAYER_PARTITION=1,3,2\n"
     for words, told in (
         (("--export", out), "name it: --as megatron, "),
         (("--as", "vllm"), "--as: needs a file; name it: --export FILE"),

@@ -22,7 +22,8 @@ from tests.verify.mutations import mutated
 
 KNOWN = """backward backward_transfers carry cluster compute_table exclusive fewer_stages fixed_cuts
 forbidden_cuts forward free_order host_transfer in_bytes kv_bytes memory_table microbatches
-objective out_bytes recv_cycles send_cycles shared stash temporary tokens training variables"""
+objective out_bytes placement recv_cycles send_cycles shared stages_per_device stash temporary
+tokens training variables"""
 HARMLESS = "layer_names name order received source tensors"
 
 

@@ -25,6 +25,7 @@ from stagepack.formats.roles import (
 from stagepack.instances.documents import strict
 from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.instance import PipelinePartition
+from stagepack.instances.pipeline.native import GIVEN
 from stagepack.instances.pipeline.problem import KIND
 from stagepack.instances.words import Words
 
@@ -48,8 +49,7 @@ def layout(
     require_adjacent(instance, solution, skips, "Megatron-LM")
     stages = stage_letters(instance, solution, letters)
     if instance.placed:
-        full = dict(zip(instance.slots_of(solution), stages, strict=True))
-        stages = [full.get(slot, "") for slot in range(len(instance.stage_devices))]
+        stages = _with_empty_ones(instance, solution, stages)
     if not stages[0].startswith("E"):
         stages[0] = f"E{stages[0]}"
     if not stages[-1].endswith("L"):
@@ -77,6 +77,26 @@ def require_layout(
     SKIPS.of(skips)
     units_of(instance, letters)
     require_ranks(instance, _require_dealt(instance, ranks))
+
+
+def _with_empty_ones(
+    instance: PipelinePartition, solution: PipelineSolution, stages: list[str]
+) -> list[str]:
+    """Return the letters of all stages; refuse what embeds or predicts in another than its own."""
+    table, slots = instance.stage_devices, instance.slots_of(solution)
+    if solution.devices[-1] == table[-1]:
+        slots[-1] = len(table) - 1  # of two places, the one where predictions are made
+    ends = (("E", stages[0][:1], slots[0], 0), ("L", stages[-1][-1:], slots[-1], len(table) - 1))
+    for letter, own, slot, expected in ends:
+        if own == letter and slot != expected:
+            raise InputError(
+                f"{letter} is in stage {slot}: Megatron-LM has it in stage {expected}, which is "
+                "empty",
+                field="boundaries",
+                remedy="solve without --fewer-stages",
+            )
+    full = dict(zip(slots, stages, strict=True))
+    return [full.get(slot, "") for slot in range(len(table))]
 
 
 def _require_dealt(instance: PipelinePartition, ranks: int | str | None) -> int | str | None:
@@ -119,7 +139,7 @@ def _require_prediction_together(stages: list[str], pp: int) -> None:
 
 # ---------------------------------------------------------------------- reading
 
-CONTEXTS: Mapping[str, frozenset[str]] = {KIND: frozenset()}
+CONTEXTS: Mapping[str, frozenset[str]] = {KIND: GIVEN}
 OPTION = re.compile(r"^--pipeline-model-parallel-layout[ =]")
 SEVERAL = re.compile(r"\(([EtmL|*0-9]*)\)\*([0-9]{1,4})")
 REPEATED = re.compile(r"([EtmL|])\*([0-9]{1,6})")

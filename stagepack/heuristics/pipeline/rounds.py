@@ -438,7 +438,7 @@ class _Rounds:
         lengths = np.diff(ends, prepend=0) if len(ends) == stages else np.full(stages, share)
         for at in draw.integers(0, len(self.signs), 2).tolist():
             part = slice(at * self.k, (at + 1) * self.k)
-            lengths[part] = draw.integers(self.least, int(max(2, 2 * share)) + 1, self.k)
+            lengths[part] = draw.integers(self.least, max(3, int(2 * share) + 1), self.k)
         lengths = (lengths - self.least).clip(0)
         spare = self.n - stages * self.least
         parts = np.cumsum(lengths) * (spare / max(1, lengths.sum()))

@@ -61,6 +61,7 @@ WORDS = (
         "kv_bytes",
         list,
         "bytes of KV cache that a token takes in every layer, or in each",
+        unit="bytes",
         option="machine",
     ),
     Parameter("tokens", int, "tokens whose KV cache fits on every device", option="machine"),
