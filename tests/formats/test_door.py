@@ -63,10 +63,6 @@ def test_the_list_of_formats() -> None:
         assert entry.reads
         assert entry.description
         assert entry.extensions
-        if entry.name == "megatron_layout":  # which are solutions: nothing is said beside them
-            assert entry.holds_solutions
-            assert not entry.context
-            continue
         divided = {"pipeline-partition", "graph-partition"} & set(entry.kinds)
         assert ("devices" in entry.context) == bool(divided)
         assert {"capacity", "objective"} <= entry.context
