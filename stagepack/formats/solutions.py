@@ -123,6 +123,11 @@ def refuse_instance(document: JsonObject) -> None:
         raise InputError(
             "holds a proof, no solution", remedy="replay it: stagepack check INSTANCE --proof FILE"
         )
+    if document.get("problem") in ("model-plan", "tuning"):
+        raise InputError(
+            f"holds a {document['problem']}, which has its own instances",
+            remedy="give it alone: stagepack check FILE",
+        )
     if str(document.get("problem")) in PROBLEMS and "version" in document:
         raise InputError(
             f"holds an instance of {document['problem']}, no solution",
