@@ -303,7 +303,7 @@ def expand(
     parent: Array,
     child: Array,
 ) -> bool:
-    """Write what becomes of labels when B of microbatch `i` runs on `s`; True: `out` is full.
+    """Write what becomes of labels when B of microbatch `i` runs on stage `s`; True: `out` is full.
 
     `labels`, int64 (n, 3 * p + ahead), are those of the step before, and stay as they are; what
     cannot lead to less than `upper` is left out.  The stage runs `near` many F's before B, at least
