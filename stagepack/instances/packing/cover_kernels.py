@@ -111,8 +111,7 @@ def add_higher_neighbours(
 
 @compiled
 def rank(order: Array, begin: int, most: int, cursor: Array, rows: Rows) -> int:
-    """Rank nodes of an order from `begin` on in the rows of their neighbours; return where it
-    stopped.
+    """Rank nodes from `begin` on in the rows of their neighbours; return where it stopped.
 
     The `order` is int64, shape (n,): the heavier first, then the lower.  It stops after `most`
     neighbours.  Every node writes one entry into the row of each of its neighbours in `ranked`, at

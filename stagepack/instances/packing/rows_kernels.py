@@ -58,13 +58,11 @@ def transposed(ptr: Array, column: Array, columns: int) -> tuple[Array, Array]:
 def scatter(
     begin: int, end: int, owner: Array, low: Array, high: Array, top: Array, other: Array
 ) -> None:
-    """Write the blocks of pieces [`begin`, `end`), and of those that they meet, into each other's
-    rows.
+    """Write the blocks of pieces [`begin`, `end`), and of those they meet, into each other's rows.
 
-    A piece, of a block, its `owner`, meets the pieces [`low`, `high`); int64 (pieces,).  Rows
-    `other`, int32, end so far at `top`, int64 (blocks,), which moves on; that of a block has room
-    for each q that its pieces p name and each p that names one of its pieces: nothing else is
-    written.
+    A piece of a block, its `owner`, meets the pieces [`low`, `high`); int64 (pieces,).  Rows
+    `other`, int32, end at `top`, int64 (blocks,), which moves on; that of a block has room for each
+    q that its pieces p name and each p that names one of its pieces: nothing else is written.
     """
     for p in range(begin, end):
         i = owner[p]
@@ -84,9 +82,9 @@ def mirror(
 
     All earlier blocks are written.  Row i is other[ptr[i] : top[i]], of `ptr`, int64 (blocks + 1,),
     `top`, int64 (blocks,), and `other`, int32; each mirrored row ends so far at `ends`, int64
-    (blocks,), which moves on, having begun at `ptr`.  The rows that
-    are `mirrored`, int64, are of the same lengths: :func:`scatter` wrote each pair into both rows,
-    so that no more entries name a block than its own row has.
+    (blocks,), which moves on, having begun at `ptr`.  The rows that are `mirrored`, int64, are of
+    the same lengths: :func:`scatter` wrote each pair into both rows, so that no more entries name a
+    block than its own row has.
     """
     for i in range(begin, end):
         for r in range(ptr[i], top[i]):

@@ -262,10 +262,9 @@ class Lives(NamedTuple):
 @tiered(entries)
 def apart(given: Lives, alive: Alive, at: Array, most: int) -> bool:
     """Play up to `most` events of the `given` lives; False once two rectangles intersect.
-    O(events).
 
-    What is `alive`, and how many have been born and have died (`at`, int64, shape (2,)), is kept up
-    to date.
+    O(events).  What is `alive`, and how many have been born and have died (`at`, int64, shape
+    (2,)), is kept up to date.
     """
     low, high = given.low, given.high
     words, begin = alive

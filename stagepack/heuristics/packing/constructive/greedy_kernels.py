@@ -56,8 +56,7 @@ def make_slabs(placed: Array, todo: Array, blocks: Whole, offsets: Array, shift:
 
     O(slabs + entries).  The list of a slab is as long as there are `blocks` of either that touch
     it, each of which :func:`fill_slabs` or this enters there once.  `placed` and `todo` are int64;
-    `placed` ascend in `offsets`, int64 (b,), of which no others are read.  A slab has 2**shift
-    sections, by `shift`.
+    `placed` ascend in `offsets`, int64 (b,); no others are read.  A slab has 2**shift sections.
     """
     first, end = blocks.first, blocks.end
     # Only as many slabs as something touches: long sections without blocks cost nothing.
@@ -261,8 +260,7 @@ def push_interval(low: int, high: int, filled: int, heap_low: Array, heap_high: 
 def pop_interval(filled: int, heap_low: Array, heap_high: Array) -> int:
     """Take the lowest interval off the heap; return its new length.
 
-    The heap has length `filled`, at least 1, and is by its `heap_low`; `heap_high` are the ends,
-    int64.
+    The heap has length `filled`, at least 1, and is by its `heap_low`; `heap_high` ends; int64.
     """
     filled -= 1
     low, high = heap_low[filled], heap_high[filled]
