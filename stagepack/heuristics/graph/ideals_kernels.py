@@ -146,7 +146,7 @@ def enumerate_ideals(
     """Go on listing ideals, then linking them.
 
     Returns `DONE`, or `GO_ON` after `budget` elementary steps, or `FULL` without room in `ideals`,
-    where the kernel writes.  `state`, see above, is zero at first: the empty ideal is set up where
+    where the kernel writes.  `state`, int64, see above, is 0 at first: the empty ideal is set up if
     there is none (`COUNT`).  A call ends before an ideal is begun, or between two that are linked.
 
     `after_first` and `after`, int32, list the blocks to be placed after each; `missing`, int32

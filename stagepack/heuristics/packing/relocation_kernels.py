@@ -30,7 +30,7 @@ def sieve(
     next event.
 
     `events`, int64 (2 n,), are in order of time: i for the death of rectangle i, n + i for its
-    birth.  Of shape (n,): `low` and `high`, int64, are the addresses of each rectangle; `weight`,
+    birth.  Of shape (n,): [`low`, `high`), int64, are the addresses of each; `weight`,
     float64, is what it is worth that each stays; `dropped`, bool, is set for those that go;
     `alive`, int64, are the sorted ones.  Each rectangle is there at most once: it is put in at its
     birth, which comes before its death, and taken out at its death or when it is dropped.  `at`,

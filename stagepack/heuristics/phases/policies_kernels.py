@@ -188,7 +188,7 @@ def _steps_of_growth(labels: Array, allowed: Array, layers: Layers, visit: Visit
 def grow(labels: Array, allowed: Array, layers: Layers, visit: Visit) -> tuple[Array, Array, Array]:
     """Return all labels after one more layer that fit.  O(labels * policies * columns).
 
-    `labels`, int64 (l, COLUMNS), are those before the layer, and `allowed` the policies to try.
+    `labels`, int64 (l, COLUMNS), are those before the layer; `allowed`, int64, policies to try.
     With the new ones come, int64 (r,), the label before and the policy taken.
     """
     # A row for every label and policy, whether it fits or not.
@@ -257,8 +257,8 @@ def unroll(parents: Array, choices: Array, nodes: Array, ends: Array) -> Array:
     """Return the policies that lead to `nodes`, one after the other.
 
     `parents` are the node before each node, -1 for none; `choices` the policy with which each was
-    entered.  `ends`, int64 (nodes,), is where the policies of each node end in the answer: as far
-    behind those of the node before as nodes lead to it.
+    entered; int64.  `ends`, int64 (nodes,), is where the policies of each node end in the answer:
+    as far behind those of the node before as nodes lead to it.
     """
     found = np.zeros(ends[-1] if len(ends) else 0, np.int64)
     for k in range(len(nodes)):

@@ -35,7 +35,7 @@ class Cooling(NamedTuple):
 
 
 def cooling(number: int, timing: Timing, tuning: AnnealingTuning = TUNING.annealing) -> Cooling:
-    """Return the settings of a cooling by its `number`, of those that came before it.
+    """Return the settings of a cooling by its `number`, how many came before it.
 
     Some percent of all operations are looked at in a move, which takes about as many steps as there
     are: large instances have fewer moves.

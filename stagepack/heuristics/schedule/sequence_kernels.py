@@ -24,7 +24,7 @@ class Merging(NamedTuple):
     forward: Array
     backward: Array
     counts: Array  # (d,): how many of each a device has
-    # What operations wait for; see :class:`.anneal_kernels.Walk`
+    # What operations wait for; see :class:`.paths_kernels.Paths`
     into_first: Array
     into_row: Array
     into_lag: Array

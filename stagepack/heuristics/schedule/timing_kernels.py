@@ -133,8 +133,8 @@ def forward(
 ) -> bool:
     """Set `start` to the earliest starts; return False when the orders wait for one another.
 
-    O(n + arcs).  `order`, `follower`, `visit` and `waits` are as for :func:`begin`; all but `order`
-    are set.
+    O(n + arcs).  `order`, `follower`, `start`, `visit` and `waits` are as for :func:`begin`; all
+    but `order` are set.
     """
     n = len(start)
     write = begin(graph, order, follower, start, visit, waits, 0, n, 0)

@@ -133,9 +133,9 @@ def interrupted(chain: kernels.Chain, whole: int) -> kernels.Chain:
     """Return a chain that asks for no more: W's may be interrupted, but for those of some stages.
 
     A piece of W gives back its part of the memory; bytes are counted in the largest unit that F, B
-    and W of a stage have in common, times its pieces.  The W's of `whole` stages stay in one piece:
-    those with least memory beside what 1F1B holds there; and others whose memory could not be
-    counted in 64 bits.
+    and W of a stage have in common, times its pieces.  All W's of `chain` are whole; those of
+    `whole` stages stay in one piece: those with least memory beside what 1F1B holds there; and
+    others whose memory could not be counted in 64 bits.
     """
     p, m = len(chain.lag), chain.m
     unit = np.gcd(np.gcd(chain.taken, chain.given), chain.later)

@@ -303,7 +303,7 @@ def expand(
     parent: Array,
     child: Array,
 ) -> bool:
-    """Write what becomes of labels when B of microbatch `i` runs on `s`; True: `out` is full.
+    """Write what becomes of labels when B of microbatch `i` runs on stage `s`; True: `out` is full.
 
     `labels`, int64 (n, 3 * p + ahead), are those of the step before, and stay as they are; what
     cannot lead to less than `upper` is left out.  The stage runs `near` many F's before B, at least
@@ -364,12 +364,12 @@ def undominated(
 ) -> None:
     """Say which labels to keep: of no other of the same key the same comes, as early.
 
-    `labels`, int64 (n, columns), are all that a step made, in any order, and `order` those by key,
-    those that may make others needless first.  `weight`, int64 (p,), are the cycles of W of the `p`
-    stages.  `key`, int64 (n,), is equal for labels with as many F's done everywhere.  `keep`, bool
-    (n,), is written; `kept`, int64 (n,), is scratch, a place for each label, and stays as it is
-    from call to call.  `state`, int64 (3,): labels looked at, those kept of the key at hand, and
-    steps, of which a call takes `most`.
+    `labels`, int64 (n, columns), are all that a step made, in any order, and `order`, int64 (n,),
+    those by key, those that may make others needless first.  `weight`, int64 (p,), are the cycles
+    of W of the `p` stages.  `key`, int64 (n,), is equal for labels with as many F's done
+    everywhere.  `keep`, bool (n,), is written; `kept`, int64 (n,), is scratch, a place for each
+    label, and stays as it is from call to call.  `state`, int64 (3,): labels looked at, those kept
+    of the key at hand, and steps, of which a call takes `most`.
     """
     at, count, steps = state
     while at < len(order) and steps < most:
@@ -459,9 +459,9 @@ def absorb(
 
     `p` and `weight` are as for :func:`undominated`; `labels`, int64 (n, columns), are updated.
     `order` has the labels for which another may stand, `whose` which one, -1: none, both int64
-    (n,).  `gone`, bool (n,), False at first, becomes True for those for which another stands,
-    `most` of them.  With `merge` labels that stand for others become as early; else they stay as
-    they are.
+    (n,).  `gone`, bool (n,), False at first, becomes True for those for which another stands, at
+    most `most` of them.  With `merge` labels that stand for others become as early; else they stay
+    as they are.
     """
     stays = np.zeros(len(labels), dtype=np.bool_)
     count = 0

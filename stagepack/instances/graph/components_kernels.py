@@ -16,7 +16,7 @@ def strong_components(after_ptr: Array, after: Array) -> Array:
 
     Tarjan's algorithm with a path of its own in place of recursion, O(nodes + edges).  The path and
     the nodes that wait hold n entries: a node enters either when it is first seen, which is once.
-    Successors of node u are after[after_ptr[u]:after_ptr[u + 1]]; all arrays are int64.
+    Successors of node u are after[after_ptr[u]:after_ptr[u + 1]]; all are int64, the result (n,).
     """
     n = len(after_ptr) - 1
     component = np.full(n, UNSEEN, dtype=np.int64)

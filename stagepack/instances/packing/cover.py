@@ -29,7 +29,7 @@ def covered(
     """Return members (buffer, clique) of cliques that cover every conflict of an instance.
 
     Also how many cliques there are, and whether the cover was cut short.  The `block` of each
-    buffer, shape (n,): those of one block never conflict.  `keep_going` is that of
+    buffer, int64 (n,): those of one block never conflict.  `keep_going` is that of
     :func:`clique_cover`.
     """
     assert instance.conflicts is not None
@@ -96,9 +96,9 @@ def pieces(
 ) -> tuple[Array, Array, Array]:
     """Return clique and size of each piece, by block and clique, and the loads of `cliques`.
 
-    `member` is (buffer, clique), int32, the cliques in order; `block` and `size` are of each
-    buffer; to `count`, zeros of shape (blocks,), the pieces of each block are added.  `keep_going`
-    is asked now and then, and not heeded.  O(members).
+    `member` is (buffer, clique), int32, the cliques in order; `block` and `size`, int64, are of
+    each buffer; to `count`, int64, zeros of shape (blocks,), the pieces of each block are added.
+    `keep_going` is asked now and then, and not heeded.  O(members).
     """
     members, load = len(member[0]), np.zeros(cliques, dtype=np.int64)
     first, high = np.empty((2, members), dtype=np.int64)

@@ -77,13 +77,12 @@ class Cover(NamedTuple):
 def add_lower_neighbours(
     low: Array, high: Array, begin: int, end: int, cursor: Array, above: Array, rows: Rows
 ) -> None:
-    """Write the lower end of the edges [`begin`, `end`) into the row of neighbours of the higher
-    one.
+    """Write the lower end of the edges [`begin`, `end`) into the row of the higher one.
 
-    Edges have `low` < `high` and ascend by both; `cursor` is the next free position of each row,
-    int64, shape (n,).  Written are `above`, int32, shape (m,), where each edge stands in the row of
-    its higher end, and `rows`: a row is as long as its node has edges, each of which is written
-    there once.
+    Edges have `low` < `high`, int64 (m,), and ascend by both; `cursor` is the next free position of
+    each row, int64, shape (n,).  Written are `above`, int32, shape (m,), where each edge stands in
+    the row of its higher end, and `rows`: a row is as long as its node has edges, each of which is
+    written there once.
     """
     for e in range(begin, end):
         # Edges ascend by both ends: so do the lower neighbours of every node.
@@ -112,8 +111,7 @@ def add_higher_neighbours(
 
 @compiled
 def rank(order: Array, begin: int, most: int, cursor: Array, rows: Rows) -> int:
-    """Rank nodes of an order from `begin` on in the rows of their neighbours; return where it
-    stopped.
+    """Rank nodes from `begin` on in the rows of their neighbours; return where it stopped.
 
     The `order` is int64, shape (n,): the heavier first, then the lower.  It stops after `most`
     neighbours.  Every node writes one entry into the row of each of its neighbours in `ranked`, at
@@ -268,7 +266,7 @@ def rest(low: Array, high: Array, begin: int, end: int, found: Cover, alone: Arr
     """Make cliques of two of the edges [`begin`, `end`) that no clique covers.
 
     An edge (`low`, `high`) that is not covered has not given its two places yet; these are what it
-    takes in `found`.  Ends of these edges are not `alone`, bool, shape (n,).
+    takes in `found`.  `alone`, bool, shape (n,), is set false for the ends of these edges.
     """
     state = found.state
     for e in range(begin, end):
@@ -285,7 +283,7 @@ def rest(low: Array, high: Array, begin: int, end: int, found: Cover, alone: Arr
 def count_pieces(node: Array, begin: int, end: int, block: Array, count: Array) -> None:
     """Add the members of cliques from `begin` up to `end` to the `count` of their `block`.
 
-    A member is a `node`, int32.
+    A member is a `node`, int32; `block`, (n,), and `count`, (blocks,), are int64.
     """
     for at in range(begin, end):
         count[block[node[at]]] += 1
@@ -304,8 +302,9 @@ def enter_pieces(
     """Enter the members [`begin`, `end`) of cliques into the rows of their blocks.
 
     A `member` is node and clique, int32; a `buffer` block and size, int64; `cursor` is the next
-    free position of each row, shape (blocks,).  Written are `piece`, clique and size by row, as
-    long as :func:`count_pieces` counted, and the `load` of cliques, to which sizes are added.
+    free position of each row, shape (blocks,).  Written are `piece`, two arrays int64 (members,),
+    clique and size by row, rows as long as :func:`count_pieces` counted, and `load`, int64
+    (cliques,), to which sizes are added.
     """
     node, clique = member
     block, size = buffer

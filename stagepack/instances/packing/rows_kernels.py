@@ -1,6 +1,8 @@
 """Rows of unequal length in two arrays (CSR): row i is entries ptr[i] : ptr[i + 1] of the other.
 
 Rows of blocks that meet are collected by kernels; rows of any kind are picked and transposed.
+
+Cost: O(entries + columns).  Source: common.
 """
 
 from __future__ import annotations
@@ -56,12 +58,11 @@ def transposed(ptr: Array, column: Array, columns: int) -> tuple[Array, Array]:
 def scatter(
     begin: int, end: int, owner: Array, low: Array, high: Array, top: Array, other: Array
 ) -> None:
-    """Write the blocks of pieces [`begin`, `end`), and of those that they meet, into each other's
-    rows.
+    """Write the blocks of pieces [`begin`, `end`), and of those they meet, into each other's rows.
 
-    A piece, of a block, its `owner`, meets the pieces from `low` up to `high`; int64.  Rows
-    `other`, int32, end at `top`, int64, which moves on; that of a block has room for each q that
-    its pieces p name and each p that names one of its pieces: nothing else is written.
+    A piece of a block, its `owner`, meets the pieces [`low`, `high`); int64 (pieces,).  Rows
+    `other`, int32, end at `top`, int64 (blocks,), which moves on; that of a block has room for each
+    q that its pieces p name and each p that names one of its pieces: nothing else is written.
     """
     for p in range(begin, end):
         i = owner[p]
@@ -79,10 +80,11 @@ def mirror(
 ) -> None:
     """Write the rows of blocks [`begin`, `end`) into those they name, which ascend without copies.
 
-    All earlier blocks are written.  Row i is other[ptr[i] : top[i]], of `ptr`, `top` and `other`;
-    each mirrored row ends so far at `ends`, which moves on, having begun at `ptr`.  The rows that
-    are `mirrored`, int64, are of the same lengths: :func:`scatter` wrote each pair into both rows,
-    so that no more entries name a block than its own row has.
+    All earlier blocks are written.  Row i is other[ptr[i] : top[i]], of `ptr`, int64 (blocks + 1,),
+    `top`, int64 (blocks,), and `other`, int32; each mirrored row ends so far at `ends`, int64
+    (blocks,), which moves on, having begun at `ptr`.  The rows that are `mirrored`, int64, are of
+    the same lengths: :func:`scatter` wrote each pair into both rows, so that no more entries name a
+    block than its own row has.
     """
     for i in range(begin, end):
         for r in range(ptr[i], top[i]):
@@ -98,8 +100,8 @@ def mirror(
 def close_up(ptr: Array, ends: Array, other: Array) -> tuple[Array, Array]:
     """Move rows down to where the ones before end; return where they begin now, and the rows.
 
-    Row i is other[ptr[i] : ends[i]], of `ptr`, `ends` and `other`, int64, which is written over
-    from the begin on: no row moves up.
+    Row i is other[ptr[i] : ends[i]]: `ptr` (blocks + 1,), `ends` (blocks,), and `other`, all int64;
+    the last is written over from the begin on: no row moves up.
     """
     own = np.zeros(len(ptr), dtype=np.int64)
     used = 0

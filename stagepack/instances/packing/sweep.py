@@ -162,9 +162,9 @@ def sweep(
 
     The `events` are in order of time, int64, shape (2 n,): i for the death of rectangle i of those
     `given`, n + i for its birth; the `tree` of what is alive is kept up to date.  Pairs i < j of
-    `buffers` that may intersect are `exempt`, ascending, as i * buffers + j.  Of those `found`,
-    shape (most, 2), there were `count` before; once it is full nothing is added.  O((events +
-    found) log n).
+    `buffers` that may intersect are `exempt`, int64, ascending, as i * buffers + j.  Of those
+    `found`, int64 (most, 2), there were `count` before; once it is full nothing is added.
+    O((events + found) log n).
     """
     n = len(given.low)
     for event in events[begin:end]:
@@ -262,10 +262,9 @@ class Lives(NamedTuple):
 @tiered(entries)
 def apart(given: Lives, alive: Alive, at: Array, most: int) -> bool:
     """Play up to `most` events of the `given` lives; False once two rectangles intersect.
-    O(events).
 
-    What is `alive`, and how many have been born and have died (`at`, int64, shape (2,)), is kept up
-    to date.
+    O(events).  What is `alive`, and how many have been born and have died (`at`, int64, shape
+    (2,)), is kept up to date.
     """
     low, high = given.low, given.high
     words, begin = alive

@@ -322,8 +322,8 @@ class Passes:
     def plans(self, stages: int, kinds: int, apart: bool) -> tuple[Plan, Plan]:
         """Return what sweeps along the order, and against it, do.
 
-        There are at most `WORD_BITS` - 1 `stages` and so many `kinds` of load; `apart`: times, what
-        is received and what is sent are kinds of their own.
+        `stages` are at most `WORD_BITS` - 1, `kinds` those of load; `apart`: times, what is
+        received and what is sent are kinds of their own.
         """
         along = _finished(self._along, stages, kinds, apart)
         return along, _finished(self._against, stages, kinds, apart)

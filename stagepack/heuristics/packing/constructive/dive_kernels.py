@@ -55,7 +55,7 @@ def proceed(
     between two steps.
 
     All arrays are int64 (b,): `order` has blocks by rank, of those that can go equally low the
-    first one is placed; `first` and `end` are their sections, `size` bytes; `offsets` are set for
+    first one is placed; [`first`, `end`) are their sections, `size` bytes; `offsets` are set for
     blocks that are placed.
     """
     whole, most, base, rank = dive.whole, dive.most, dive.base, dive.rank

@@ -55,8 +55,8 @@ def make_slabs(placed: Array, todo: Array, blocks: Whole, offsets: Array, shift:
     """Return slabs that hold the blocks `placed` and have room for the blocks `todo`.
 
     O(slabs + entries).  The list of a slab is as long as there are `blocks` of either that touch
-    it, each of which :func:`fill_slabs` or this enters there once.  `placed` are ascending in
-    `offsets`, int64 (b,), of which no others are read.  A slab has 2**shift sections, by `shift`.
+    it, each of which :func:`fill_slabs` or this enters there once.  `placed` and `todo` are int64;
+    `placed` ascend in `offsets`, int64 (b,); no others are read.  A slab has 2**shift sections.
     """
     first, end = blocks.first, blocks.end
     # Only as many slabs as something touches: long sections without blocks cost nothing.
@@ -166,10 +166,10 @@ def fill_slabs(
     """Place the `blocks` todo[begin:], in that order; none longer than a slab.
 
     Return where to go on in `todo` (its length: all are placed), between two blocks; -1 when a
-    block does not fit.  `begin` is where this call goes on.  `policy` is FIRST, BEST or TOP; no
-    block may exceed the address `ceiling`.  `slabs` have room for `todo`, see :func:`make_slabs`;
-    `offsets`, int64 (b,), are set for blocks that are placed.  It looks at `budget` entries,
-    counted in `spent`, int64 (1,), before it returns.
+    block does not fit.  `begin` is where this call goes on in `todo`, int64.  `policy` is FIRST,
+    BEST or TOP; no block may exceed the address `ceiling`.  `slabs` have room for `todo`, see
+    :func:`make_slabs`; `offsets`, int64 (b,), are set for blocks that are placed.  It looks at
+    `budget` entries, counted in `spent`, int64 (1,), before it returns.
     """
     work = 0
     for at in range(begin, len(todo)):
@@ -240,7 +240,7 @@ def push_interval(low: int, high: int, filled: int, heap_low: Array, heap_high: 
     """Add the offsets from `low` up to `high` to the heap; return its new length.
 
     Nothing is added where none of them is 0 or more.  The heap is by its `heap_low`; this and
-    `heap_high` are longer than its length `filled`: callers say of how many intervals.
+    `heap_high`, int64, are longer than its length `filled`: callers say of how many intervals.
     """
     # Offsets start at 0, where the heap's sweep begins.
     if high <= low or high <= 0:
@@ -260,7 +260,7 @@ def push_interval(low: int, high: int, filled: int, heap_low: Array, heap_high: 
 def pop_interval(filled: int, heap_low: Array, heap_high: Array) -> int:
     """Take the lowest interval off the heap; return its new length.
 
-    The heap has length `filled`, at least 1, and is by its `heap_low`; `heap_high` are the ends.
+    The heap has length `filled`, at least 1, and is by its `heap_low`; `heap_high` ends; int64.
     """
     filled -= 1
     low, high = heap_low[filled], heap_high[filled]

@@ -26,9 +26,9 @@ def fill(
 
     Return the position of the next block, and the sections looked at.  `order` has blocks, the most
     valuable first, and `at` is where to go on in it; `budget` are the sections to look at before
-    returning.  `piece_ptr`, `first`, `end` and `height` are those of :class:`.Blocks`.  `load`,
-    int64 (sections,), of the blocks taken, changes; it may not exceed `capacity` anywhere.
-    `taken`, bool of the shape of `order`, is set where a block is taken.
+    returning.  `order`, `piece_ptr`, `first`, `end` and `height` are int64, the last four those of
+    :class:`.Blocks`.  `load`, int64 (sections,), of the blocks taken, changes; it may not exceed
+    `capacity` anywhere.  `taken`, bool of the shape of `order`, is set where a block is taken.
     """
     steps = 0
     while at < len(order) and steps < budget:

@@ -65,7 +65,7 @@ def meetings(first: Array, end: Array, order: Array, wanted: Array) -> tuple[Arr
     """Return who meets each wanted block, as rows (ptr, other); those of others are empty.
 
     O(b + pairs), in memory only the rows: pairs are gone through twice, to count what they write,
-    then to write it.  Blocks are alive from section `first` to `end`; `order` has them by rising
+    then to write it.  Blocks are alive in the sections [`first`, `end`); `order` has them by rising
     `first`, all int64 (b,).  The rows of `wanted` ones, bool (b,), are written.
     """
     b = len(first)
@@ -132,7 +132,7 @@ def _next(bits: Array, at: int, end: int, flip: Any) -> int:
 
 @step
 def _fit_bits(i: int, search: Annealing) -> tuple[int, int]:
-    """Place block i beside those before it, by marking units of memory: its offset, words written.
+    """Place block i beside those before it, by marking memory: its lowest offset, words written.
 
     `bits` may be of any length: a top beyond it ends the marking before its words are written.
     """
@@ -212,7 +212,7 @@ def _fit_heap(i: int, search: Annealing) -> int:
 
 @step
 def _raise(i: int, cost: int, peak: int, search: Annealing) -> tuple[int, int, int]:
-    """Add what block i sticks out to cost and peak; return these, and the sections looked at."""
+    """Add what block i sticks out to cost and peak; return these, and steps, more for a piece."""
     excess, sections = search.excess, 0
     height = search.offsets[i] + search.size[i] - search.state[TARGET]
     # Most blocks lie below the target.

@@ -162,7 +162,7 @@ def one_machine(
 
     `head`, `duration` and `tail`, int64 (k,), are cycles before a job begins, of the job, and after
     its end.  Machine e does the jobs first[e] .. first[e + 1] - 1; all are on one machine when
-    `first` is absent.  `looks` asks the clock between parts.
+    `first`, int64 (machines + 1,), is absent.  `looks` asks the clock between parts.
     """
     looks = looks or Looks()
     if first is None:

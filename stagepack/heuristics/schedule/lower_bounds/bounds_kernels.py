@@ -13,7 +13,7 @@ from stagepack.kernels.compiled import entries, tiered
 
 @tiered(entries)
 def count_by_source(before: Array, count: Array, low: int, high: int) -> None:
-    """Count in count[v] which of the arcs from `low` up to `high` leave operation v.
+    """Count in count[v] how many of the arcs from `low` up to `high` leave operation v.
 
     `before`, int64 (arcs,), is the operation that each arc leaves; `count`, int64 (n,), is 0 at
     first.
