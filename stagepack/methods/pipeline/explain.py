@@ -73,6 +73,8 @@ def explain(
         return cause
     stages = _count(len(costs.instance.stage_devices), "stage")
     cause = f"no partition into {stages} fits the devices' memory"
+    if costs.instance.tokens:
+        cause += f" with the cache of {costs.instance.tokens:,} tokens (headroom finds the most)"
     pause = (lambda: None) if progress is None else progress.require_time
     try:
         cause = _oversized_span(costs, pause) or cause

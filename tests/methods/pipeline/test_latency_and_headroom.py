@@ -72,7 +72,9 @@ def test_tokens_are_a_limit_of_every_objective() -> None:
         if (False)
         else True
     )
-    assert sp.solve(instance.replace(tokens=7)).status == "INFEASIBLE"
+    many = sp.solve(instance.replace(tokens=7))
+    assert many.status == "INFEASIBLE"
+    assert "with the cache of 7 tokens (headroom finds the most)" in many.reason
     assert sp.solve(served(tokens=7)).status == "INFEASIBLE"
     assert sp.solve(served(tokens=6)).objective == -6
 
