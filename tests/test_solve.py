@@ -184,6 +184,12 @@ def test_the_clock_does_not_say_where_a_run_limited_by_work_stops(
     assert len(found) == 1
 
 
+def interrupted(method: str) -> PipelinePartition:
+    """Return a chain that a method solves: `rounds` those of several stages a device."""
+    placed = {"stages_per_device": 2, "placement": "v"} if method == "rounds" else {}
+    return chain(n=60, k=5, objective="bottleneck", **placed)
+
+
 def hard() -> PipelinePartition:
     """Return an instance that no model solves in a moment."""
     rng = np.random.default_rng(2)
@@ -227,8 +233,8 @@ def test_ctrl_c_returns_the_incumbent() -> None:
 
 @pytest.mark.parametrize("method", EXACT)
 def test_ctrl_c_at_the_first_incumbent_keeps_it_and_a_safe_bound(method: str) -> None:
-    instance = chain(n=60, k=5, objective="bottleneck")
-    optimum = solve(instance, "dp").objective
+    instance = interrupted(method)
+    optimum = solve(instance).objective
     assert optimum is not None
 
     def press(*_: Any) -> None:
@@ -257,7 +263,7 @@ def test_what_a_callback_raises_comes_out_with_what_was_found(method: str, callb
 
     given: Any = {callback: fail}
     with pytest.raises(OwnError, match="enough") as caught:
-        solve(chain(n=60, k=5, objective="bottleneck"), method, **given)
+        solve(interrupted(method), method, **given)
     assert len(told) == 1
     result = getattr(caught.value, "partial_result")  # noqa: B009  declared by no class
     assert isinstance(result, Result)
