@@ -238,7 +238,7 @@ def test_names_of_like_devices_matter_where_stages_are_not_contiguous() -> None:
 def test_a_plan_beside_an_instance_is_no_claim_about_it(tmp_path: Path) -> None:
     instance = sp.PipelinePartition.from_arrays([3, 4, 5], devices=2)
     sp.write(instance, tmp_path / "chain.json")
-    sp.plan_model(instance).to_json(tmp_path / "plan.json")
+    sp.plan_model(instance).to_json(str(tmp_path / "plan.json"))
     done = run("check", tmp_path / "chain.json", tmp_path / "plan.json")
     assert (done.returncode, done.stdout) == (2, "")
     assert "give it alone: stagepack check FILE" in done.stderr
