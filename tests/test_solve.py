@@ -186,7 +186,9 @@ def test_the_clock_does_not_say_where_a_run_limited_by_work_stops(
 
 def interrupted(method: str) -> PipelinePartition:
     """Return a chain that a method solves: `rounds` those of several stages a device."""
-    placed = {"stages_per_device": 2, "placement": "v"} if method == "rounds" else {}
+    placed: dict[str, Any] = {}
+    if method == "rounds":
+        placed = {"stages_per_device": 2, "placement": "v"}
     return chain(n=60, k=5, objective="bottleneck", **placed)
 
 
