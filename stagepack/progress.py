@@ -13,7 +13,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from stagepack import memory
 from stagepack.contracts import Number, SolutionT
@@ -135,6 +135,12 @@ def pausing(keep_going: Callable[[], bool] | None) -> Callable[[], None]:
     return pause
 
 
+class Comparable(Protocol):
+    """What is less than another of its kind, or not."""
+
+    def __lt__(self, other: Any, /) -> bool: ...
+
+
 class Progress(Generic[SolutionT]):
     """The best solution and bound of a running solve, its clock, and its reasons to stop.
 
@@ -181,13 +187,15 @@ class Progress(Generic[SolutionT]):
         tolerance: float = 0.0,
         on_incumbent: Callable[[SolutionT, Number, Number | None], None] | None = None,
         on_bound: Callable[[Number, str], None] | None = None,
-        secondary: Callable[[SolutionT], Number] | None = None,
+        secondary: Callable[[SolutionT], Comparable] | None = None,
         by_clock: bool = True,
     ) -> None:
         self._evaluate = evaluate
         self.by_clock = by_clock
         self._secondary = secondary
-        self._second: Number | None = None  # of the solution that is kept, once it was asked for
+        self._second: Comparable | None = (
+            None  # of the solution that is kept, once it was asked for
+        )
         self._check = check
         self._time_limit = time_limit
         self._target = target

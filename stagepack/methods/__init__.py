@@ -7,7 +7,7 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Required, TypedDict, TypeVar, Unpack
 
 from stagepack.contracts import Instance, Solution, SolutionT
 from stagepack.heuristics import effort
@@ -102,6 +102,18 @@ AnyMethod = Method[Any, Any]
 """One of a problem that its reader does not know."""
 
 
+class Facts(TypedDict, total=False):
+    """What tables say of a method besides its name and what it does not take."""
+
+    exact: Required[bool]
+    description: Required[str]
+    declines: Callable[[Any], str]
+    unproved: Callable[[Any], str]
+    engines: tuple[str, ...]
+    limited_by_work: bool
+    default: bool
+
+
 @dataclass(frozen=True)
 class Deferred:
     """The `run` of a method whose module, with its compiled kernels, is loaded when it is called.
@@ -139,7 +151,7 @@ class Table(Generic[InstanceT, SolutionT]):
         name: str,
         *,
         unsupported: Callable[[InstanceT], str] = lambda _instance: "",
-        **facts: Any,
+        **facts: Unpack[Facts],
     ) -> Method[InstanceT, SolutionT]:
         """Return the method of a `name`, `unsupported` and other `facts` of a :class:`Method`."""
 
@@ -148,7 +160,7 @@ class Table(Generic[InstanceT, SolutionT]):
                 return f"knows no objective {instance.objective}"
             return unsupported(instance)
 
-        run: Any = Deferred(f"{self.package}.searches", name)
+        run = Deferred(f"{self.package}.searches", name)
         return Method(name=name, kind=self.kind, run=run, unsupported=refusal, **facts)
 
 

@@ -11,7 +11,8 @@ Source: own work; the order is the leximax order of fair division.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import assert_never
 
 from stagepack.heuristics.pipeline.tuning import TUNING, PipelineTuning
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
@@ -36,12 +37,12 @@ def evened(
     solution: PipelineSolution,
     tuning: PipelineTuning = TUNING,
     pause: Callable[[], object] = lambda: None,
-) -> PipelineSolution | None:
-    """Return a partition whose value is no more, and which is likely more even; None: none is seen.
+) -> Iterator[PipelineSolution]:
+    """Yield partitions whose value is no more, the most even ones of some rows of devices.
 
-    Devices that may stay unused get a stage, where that is possible; their order stays.  Of the
-    objective transfer-bounded neither limit of the solution is exceeded.  `pause` is called once a
-    stage.  Of chains without tables.
+    These are all devices, where some may stay unused, and those of the solution, in their order.
+    Of the objective transfer-bounded neither limit of the solution is exceeded.  `pause` is called
+    once a stage.  Of chains without tables.
     """
     used, taken = list(solution.devices), {*solution.devices}
     spare = [d for d in range(costs.k) if d not in taken]
@@ -50,8 +51,7 @@ def evened(
         row = _Row(costs, solution, devices, pause)
         cuts = row.most_even(tuning.even_steps) if row.opens() else None
         if cuts is not None:
-            return PipelineSolution(tuple(cuts), tuple(devices))
-    return None
+            yield PipelineSolution(tuple(cuts), tuple(devices))
 
 
 class _Row:
@@ -93,6 +93,8 @@ class _Row:
         costs, c = self.costs, self.classes[t]
         load = self.works[c][end] - self.works[c][first]
         match self.instance.objective:
+            case Objective.BOTTLENECK:
+                pass
             case Objective.SUM:
                 load += costs.transfer(first, end, c)
             case Objective.OVERLAP:
@@ -101,6 +103,10 @@ class _Row:
                 if load > self.limit or costs.transfer(first, end, c) > self.moved:
                     return None
                 return load + costs.transfer(first, end, c)
+            case Objective.LATENCY | Objective.HEADROOM:
+                raise ValueError("all loads count, or none")
+            case unknown:
+                assert_never(unknown)
         return load if load <= self.limit else None
 
     def most_even(self, most: int) -> list[int] | None:

@@ -10,7 +10,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, assert_never
+from typing import assert_never
 
 import numpy as np
 
@@ -146,7 +146,9 @@ def evaluate(instance: PartitionData, solution: PipelineSolution) -> Number:
     return plain(max(loads))
 
 
-def unevenness(instance: PartitionData, solution: PipelineSolution) -> tuple[list[Any], list[int]]:
+def unevenness(
+    instance: PartitionData, solution: PipelineSolution
+) -> tuple[list[Number | Fraction], list[int]]:
     """Return what every device has to do and to hold, the most first: the less, the more even."""
     stages, loads = solution.stages, _loads(instance, solution)
     if instance.placed:

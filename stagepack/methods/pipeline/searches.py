@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -280,12 +281,9 @@ def _even(instance: PipelinePartition, progress: PipelineProgress, settings: Set
         if progress.interrupted or progress.remaining <= 0:
             raise Stopped
 
-    try:
-        found = heuristics.even.evened(RangeCosts.of(instance), solution, tuning, pause)
-    except Stopped:
-        return
-    if found is not None and found != solution:
-        progress.offer(found, "evened")
+    with contextlib.suppress(Stopped):
+        for found in heuristics.even.evened(RangeCosts.of(instance), solution, tuning, pause):
+            progress.offer(found, "evened")
 
 
 def _from_what_is_given(run: Run) -> Run:

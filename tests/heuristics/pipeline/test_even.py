@@ -36,7 +36,7 @@ def test_the_most_even_of_all_that_are_as_good() -> None:
         if best is None:
             continue
         value, solution = best
-        found = evened(RangeCosts.of(instance), solution)
+        found = next(evened(RangeCosts.of(instance), solution), None)
         if found is None:
             continue
         assert not instance.check(found), seed
@@ -70,10 +70,9 @@ def test_limits_of_looks_and_layers() -> None:
     solution = PipelineSolution.in_order([0, 6, 7, 8, 9])
     instance = instance.replace(cluster=sp.Cluster.uniform(4))
     costs = RangeCosts.of(instance)
-    whole = evened(costs, solution)
-    shared = evened(costs, solution, dataclasses.replace(TUNING, even_steps=0))
+    whole = next(evened(costs, solution))
+    shared = next(evened(costs, solution, dataclasses.replace(TUNING, even_steps=0)))
     for found in (whole, shared):
-        assert found is not None
         assert instance.evaluate(found) <= instance.evaluate(solution)
 
 
@@ -86,5 +85,6 @@ def test_many_devices_take_little_time_and_ask_whether_to_go_on() -> None:
     def pause() -> None:
         asked[0] += 1
 
-    evened(RangeCosts.of(instance), solution, TUNING, pause)
-    assert asked[0] >= 7_999 or asked[0] == 0
+    found = list(evened(RangeCosts.of(instance), solution, TUNING, pause))
+    assert all(instance.evaluate(one) <= instance.evaluate(solution) for one in found)
+    assert asked[0] >= 100
