@@ -193,9 +193,7 @@ class Progress(Generic[SolutionT]):
         self._evaluate = evaluate
         self.by_clock = by_clock
         self._secondary = secondary
-        self._second: Comparable | None = (
-            None  # of the solution that is kept, once it was asked for
-        )
+        self._second: Comparable | None = None  # of the solution that is kept, once asked for
         self._check = check
         self._time_limit = time_limit
         self._target = target

@@ -294,7 +294,7 @@ class Outcomes(ShownRows):
 
     def _secondary(self, cell: Cell, instance: Instance, result: Result[Solution]) -> Number | None:
         """Return what decides between equal objectives, counted once a result."""
-        count: Callable[[Solution], Any] | None = getattr(instance, "secondary", None)
+        count: Callable[[Solution], Number] | None = getattr(instance, "secondary", None)
         if result.solution is None or count is None or not _secondary_name(instance):
             return None
         if cell not in self._counted or self._counted[cell][0] is not result:

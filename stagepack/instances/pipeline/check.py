@@ -149,7 +149,10 @@ def evaluate(instance: PartitionData, solution: PipelineSolution) -> Number:
 def unevenness(
     instance: PartitionData, solution: PipelineSolution
 ) -> tuple[list[Number | Fraction], list[int]]:
-    """Return what every device has to do and to hold, the most first: the less, the more even."""
+    """Return what every stage, or device of several, does and holds, each the most first.
+
+    The less that is, the more even is the partition.
+    """
     stages, loads = solution.stages, _loads(instance, solution)
     if instance.placed:
         loads = _loads_of_devices(instance, solution)
