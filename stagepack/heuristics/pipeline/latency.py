@@ -38,14 +38,33 @@ def solve(
     Stopped
         When the time is over.
     """
+    order, instance = costs.order, costs.instance
+    if order.states * (costs.n + 1) <= tuning.latency_cells:
+        found = _shortest(costs, progress, tuning)
+        if found is None:
+            return False
+        progress.offer(found[1], "dp")
+        progress.raise_bound(costs.bound(found[0] + costs.host), "exhausted search", filled(costs))
+        return True
+    if instance.free_order:  # the given order is one of all
+        given = RangeCosts.of(instance.replace(free_order=False), progress.require_time)
+        if given.order.states * (costs.n + 1) <= tuning.latency_cells:
+            found = _shortest(given, progress, tuning)
+            if found is not None:
+                progress.offer(found[1], "dp")
+    raise InputError(
+        f"{order.states:,} choices of devices for {costs.n:,} layers are more than "
+        f"{tuning.latency_cells:,} cells",
+        field="method dp",
+        remedy="use fewer devices or fewer kinds of them, join layers, or fix their order",
+    )
+
+
+def _shortest(
+    costs: RangeCosts, progress: Progress[PipelineSolution], tuning: PipelineTuning
+) -> tuple[int, PipelineSolution] | None:
+    """Return the least ticks, without the host's, and a partition that takes them, if one fits."""
     order, probes = costs.order, tuning.probes
-    if order.states * (costs.n + 1) > tuning.latency_cells:
-        raise InputError(
-            f"{order.states:,} choices of devices for {costs.n:,} layers are more than "
-            f"{tuning.latency_cells:,} cells",
-            field="method dp",
-            remedy="use fewer devices or fewer kinds of them, join layers, or fix their order",
-        )
     chain = Prober(costs, progress, probes).chain
     least = np.empty((order.states, costs.n + 1), dtype=np.int64)
     least[0], least[0, costs.n] = UNLIMITED, 0
@@ -57,11 +76,7 @@ def solve(
     ends = np.where(order.accepting, least[:, 0], UNLIMITED)
     state = int(ends.argmin())
     value = int(ends[state])
-    if value >= UNLIMITED:
-        return False
-    progress.offer(_partition(costs, chain, least, state), "dp")
-    progress.raise_bound(costs.bound(value + costs.host), "exhausted search", filled(costs))
-    return True
+    return None if value >= UNLIMITED else (value, _partition(costs, chain, least, state))
 
 
 def _partition(costs: RangeCosts, chain: Chain, least: Array, state: int) -> PipelineSolution:

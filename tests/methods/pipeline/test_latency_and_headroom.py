@@ -216,3 +216,23 @@ def test_what_binds_is_explained_in_tokens() -> None:
     assert dict(found.critical)["fewest tokens"] == "stage 1 (layers 1 to 3) on device 1: 6 tokens"
     assert all(change.saved is not None and change.saved >= 0 for change in found.changes)
     assert "6 tokens" in str(found)
+
+
+def test_a_free_order_of_too_many_choices_is_no_worse_than_the_given_one() -> None:
+    cluster = sp.Cluster(devices=tuple(sp.Device(speed=1 + d / 7) for d in range(6)))
+    rows = [[d + 1] * 41 for d in range(6)]
+    instance = sp.PipelinePartition.from_arrays(
+        [5 + at % 7 for at in range(40)],
+        cluster=cluster,
+        objective="latency",
+        recv_cycles=rows,
+        send_cycles=rows,
+    )
+    given = sp.solve(instance)
+    free = instance.replace(free_order=True)
+    few = sp.solve(free, "dp", options={"tuning": {"latency_cells": 1_000}})
+    assert given.status == "OPTIMAL"
+    values = [sp.solve(free).objective, few.objective, given.objective]
+    assert None not in values
+    assert values == sorted(filter(None, values))
+    assert "choices of devices" in few.reason
