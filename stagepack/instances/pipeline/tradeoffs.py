@@ -26,7 +26,9 @@ def _memory(instance: PipelinePartition, solution: PipelineSolution) -> int:
 
 def _free_memory(instance: PipelinePartition) -> str:
     headroom = instance.objective is Objective.HEADROOM
-    return "headroom is memory itself, of which less is no other aim" if headroom else ""
+    return (
+        "headroom is what memory leaves free, so that the two are no trade-off" if headroom else ""
+    )
 
 
 def _within_devices(instance: PipelinePartition, limit: int) -> PipelinePartition:
