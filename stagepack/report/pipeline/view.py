@@ -370,8 +370,8 @@ def _in_time(instance: PipelinePartition, found: Estimate) -> list[tuple[str, st
 
 
 def _uncounted(instance: PipelinePartition, found: Estimate) -> list[tuple[str, str]]:
-    """Return that transfers take longer than the bottleneck, which counts none."""
-    slowest = max(stage.transfer for stage in found.stages)
+    """Return that bytes on a link take longer than the bottleneck, which counts no transfers."""
+    slowest = max(max(stage.recv, stage.send) for stage in found.stages)
     if instance.objective != Objective.BOTTLENECK or slowest <= found.objective:
         return []
     text = f"transfers of up to {as_text.number(slowest)} cycles, by objective {instance.objective}"
