@@ -156,27 +156,47 @@ def test_what_is_required_before_takes_the_options_of_what_is_written(kind: str)
     for tool in PROBLEMS[kind].tools.values():
         module, _, writer = tool.writer.rpartition(".")
         names = {name for name in (tool.requires, writer) if name}
-        for name in names - {"module_names"}:
+        for name in names:
             function = named(kind, "formats", f"{module}.{name}")
             takes = inspect.signature(function).parameters
             assert set(tool.options) <= set(takes)
 
 
 @pytest.mark.parametrize("tool", ["megatron", "vllm", "sglang", "deepspeed", "torchtitan", "torch"])
-def test_ranks_send_to_the_next_rank_alone(tool: str) -> None:
-    instance = chain(LLAMA, 2).replace(free_order=True)
-    with pytest.raises(InputError, match="stage 0 runs on device 1 and stage 1 on device 0"):
-        written_for(instance, sp.PipelineSolution((0, 4, 9), (1, 0)), tool, {})
+def test_ranks_are_put_on_the_devices_of_a_free_order(
+    tool: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Tools put rank i on device i: with the list it is the one of stage i."""
+    instance = chain(LLAMA, 3).replace(free_order=True)
+    text = written_for(instance, sp.PipelineSolution((0, 4, 6, 9), (2, 0, 1)), tool, {}).decode()
+    line = "CUDA_VISIBLE_DEVICES=2,0,1"
+    assert caplog.messages == [f"ranks are not on devices 0, 1, ...: run with {line} (of one host)"]
+    assert (line in text) == (tool not in ("megatron", "torchtitan"))
+    if tool in ("vllm", "sglang"):
+        assert text == f"{tool.upper()}_PP_LAYER_PARTITION=3,2,1\n{line}\n"
+    elif tool in ("deepspeed", "torch"):
+        assert ast.parse(text)
+    caplog.clear()
+    same = written_for(instance, sp.PipelineSolution((0, 4, 6, 9), (0, 1, 2)), tool, {}).decode()
+    assert "CUDA" not in same
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize("tool", ["vllm", "sglang", "deepspeed", "torch"])
+def test_several_stages_a_device_are_refused_before_anything_is_solved(tool: str) -> None:
+    instance = chain(LLAMA, 2).replace(stages_per_device=2)
+    with pytest.raises(InputError, match="placement: devices have several stages"):
+        require_expressible(instance, tool, {})
 
 
 def test_devices_without_a_stage_are_told(caplog: pytest.LogCaptureFixture) -> None:
     instance = chain(LLAMA, 4).replace(fewer_stages=True)
     for used, idle in (((0, 1), "2, 3"), ((1, 3), "0, 2")):
-        text = written_for(instance, sp.PipelineSolution((0, 4, 9), used), "vllm", {})
-        assert text == b"VLLM_PP_LAYER_PARTITION=3,3\n"
-        assert (
-            caplog.messages.pop() == f"for 2 ranks: devices without a stage are left out ({idle})"
-        )
+        text = written_for(instance, sp.PipelineSolution((0, 4, 9), used), "vllm", {}).decode()
+        listed = "" if used == (0, 1) else "CUDA_VISIBLE_DEVICES=1,3\n"
+        assert text == f"VLLM_PP_LAYER_PARTITION=3,3\n{listed}"
+        assert caplog.messages[0] == f"for 2 ranks: devices without a stage are left out ({idle})"
+        caplog.clear()
 
 
 def test_values_that_skip_a_stage_are_named(

@@ -16,9 +16,10 @@ import msgspec
 from stagepack.errors import InputError, suggest
 from stagepack.formats.roles import (
     SKIPS,
+    device_list,
     ranks_of,
     require_adjacent,
-    require_in_order,
+    require_placed,
     require_ranks,
     skipping,
 )
@@ -57,7 +58,7 @@ def torchtitan(
     Each of the `ranks` has as many stages; there are as many as stages, if not said.  See
     :func:`.roles.require_adjacent` for `skips`.
     """
-    require_in_order(instance, solution, "loop", "v")
+    device_list(instance, solution, "loop", "v")
     require_adjacent(instance, solution, skips, "torchtitan")
     if len(solution.devices) < len(instance.stage_devices) and instance.placed:
         raise InputError(
@@ -99,6 +100,7 @@ def require_modules(
     `modules`, `ranks` and `skips` are those of :func:`torchtitan`.
     """
     SKIPS.of(skips)
+    require_placed(instance, "loop", "v")
     require_ranks(instance, ranks)
     names = module_names(instance)
     if modules is not None:
@@ -226,7 +228,7 @@ def _above(name: str) -> list[str]:
 
 def torch(instance: PipelinePartition, solution: PipelineSolution) -> str:
     """Return Python that defines ``split_spec`` for ``torch.distributed.pipelining.pipeline``."""
-    require_in_order(instance, solution)
+    visible = device_list(instance, solution)
     skips = skipping(instance, solution)
     if skips is not None:
         log.warning(
@@ -246,8 +248,14 @@ def torch(instance: PipelinePartition, solution: PipelineSolution) -> str:
         lines.append(f'    "{names[0]}": SplitPoint.BEGINNING,\n')
     return (
         "from torch.distributed.pipelining import SplitPoint\n\n"
-        f"split_spec = {{\n{''.join(lines)}}}\n"
+        f"split_spec = {{\n{''.join(lines)}}}\n" + (visible and f"# for ranks on {visible}\n")
     )
+
+
+def require_names(instance: PipelinePartition) -> None:
+    """Refuse what no cut could mend: names of no modules, and devices with several stages."""
+    require_placed(instance)
+    module_names(instance)
 
 
 def _stages(instance: PipelinePartition, solution: PipelineSolution) -> list[list[str]]:

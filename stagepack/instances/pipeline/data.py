@@ -341,6 +341,15 @@ class PartitionData:
         """How often the links move what crosses a cut: there, and back as a gradient."""
         return 2 if self.training and self.backward_transfers else 1
 
+    @property
+    def linked(self) -> bool:
+        """Whether transfers between devices take time: bytes cross links, or there are tables."""
+        if self.recv_cycles is not None or self.send_cycles is not None:
+            return True
+        inside = slice(1, self.n)
+        moved = self.in_bytes[inside].any() or self.out_bytes[inside].any()
+        return bool(moved) and any(device.recv or device.send for device in self.cluster.devices)
+
     @cached_property
     def kept_bytes(self) -> Array:
         """Bytes, shape (n + 1,), that a stage which begins at a cut keeps of what it receives.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -101,7 +102,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         received: bool = True,
         kv_bytes: Given = None,
         tokens: int = 0,
-        objective: Objective | str = Objective.BOTTLENECK,
+        objective: Objective | str | None = None,
         host_transfer: bool = False,
         fewer_stages: bool = False,
         free_order: bool = False,
@@ -164,8 +165,9 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             Bytes of KV cache that a token takes: in every layer, or in each.
         tokens : int
             Tokens whose KV cache must fit on every device.
-        objective : Objective or str
-            What is minimised.
+        objective : Objective or str, optional
+            What is minimised.  By default ``sum`` where bytes cross links or transfers have cycles,
+            so that these count; ``bottleneck`` otherwise, and where devices have several stages.
         host_transfer, fewer_stages, free_order : bool
             Whether every device waits for the transfers of the host; whether devices may stay
             unused; whether stages may be placed on the devices in any order.
@@ -221,7 +223,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
                     remedy="write {key: (bytes, [layers])}",
                 ) from error
         try:
-            chosen = Objective(objective)
+            chosen = Objective.BOTTLENECK if objective is None else Objective(objective)
         except ValueError:
             raise InputError(
                 f"unknown objective {str(objective)!r}",
@@ -281,7 +283,8 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             source=source,
         )
         require(instance)
-        return instance
+        counts = objective is None and instance.linked and not instance.placed
+        return dataclasses.replace(instance, objective=Objective.SUM) if counts else instance
 
     @classmethod
     def from_profile(

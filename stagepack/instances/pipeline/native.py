@@ -125,7 +125,7 @@ class Document(
     cluster: Cluster | None = None
     name: str = "pipeline"
     source: str = ""
-    objective: Objective = Objective.BOTTLENECK
+    objective: Objective | None = None
     training: bool = False
     microbatches: Count | None = None
     backward_transfers: bool | None = None

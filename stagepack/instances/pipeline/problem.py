@@ -112,7 +112,7 @@ PROBLEM = Problem(
         "torch": Tool(
             "torch.modules.torch",
             "split_spec of torch.distributed.pipelining",
-            requires="module_names",
+            requires="require_names",
         ),
         "accelerate": Tool(
             "torch.modules.accelerate",
@@ -126,7 +126,11 @@ PROBLEM = Problem(
         "sglang": Tool(
             "serving.layers.sglang", "SGLANG_PP_LAYER_PARTITION", LETTERS, requires="require_layers"
         ),
-        "deepspeed": Tool("deepspeed.module.module", "a PipelineModule of DeepSpeed in Python"),
+        "deepspeed": Tool(
+            "deepspeed.module.module",
+            "a PipelineModule of DeepSpeed in Python",
+            requires="require_parts",
+        ),
     },
     becomes={"pipeline-schedule": "PipelineSchedule.from_partition"},
     public={

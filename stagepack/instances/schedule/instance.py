@@ -235,7 +235,7 @@ class PipelineSchedule(ScheduleData, Answered[ScheduleSolution, int]):
         cluster = clusters.cluster(cluster)
         count = len(cluster) if microbatches is None else microbatches
         chain = PipelinePartition.from_profile(
-            profile, cluster, training=training, microbatches=count
+            profile, cluster, training=training, microbatches=count, objective="bottleneck"
         )
         return cls.from_partition(
             chain, balanced(chain), microbatches=count, split=split and training, **options

@@ -164,10 +164,7 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
 
     def goal(self, instance: PipelinePartition) -> str:
         """Return the objective; of the bottleneck, whether it leaves out transfers."""
-        moved = any(map(np.any, (instance.in_bytes, instance.out_bytes)))
-        linked = moved and any(device.recv or device.send for device in instance.cluster.devices)
-        given = instance.recv_cycles is not None or instance.send_cycles is not None
-        if instance.objective == Objective.BOTTLENECK and (linked or given):
+        if instance.objective == Objective.BOTTLENECK and instance.linked:
             return f"{instance.objective} without transfers"
         return str(instance.objective)
 
