@@ -117,7 +117,10 @@ PROBLEM = Problem(
         "accelerate": Tool(
             "torch.modules.accelerate",
             "device_map of Accelerate",
-            {"inside": "true where parts of layers.3, say, may be on several devices"},
+            {
+                "inside": "true where parts of layers.3, say, may be on several devices",
+                "modules": "file with the names of the model's modules, a line each, to check",
+            },
             requires="require_items",
         ),
         "vllm": Tool(
