@@ -133,6 +133,7 @@ class Network:
             tensors=dict(self.tensors),
             results=self.results,
             name=self.name,
+            training=training,
         )
 
     def _code(self, preset: Preset, bytes_per_value: int) -> dict[str, int]:

@@ -268,15 +268,33 @@ class ModelProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     results : tuple of str, or None
         Names of the tensors that are sent to the host; None: the outputs of the last layer.
     name : str
+    training : bool, optional
+        Whether `exclusive` has the bytes of gradients and optimiser state, so that instances made
+        of it are of training; None: not said.
     """
 
     layers: Annotated[tuple[LayerProfile, ...], msgspec.Meta(min_length=1)]
     tensors: dict[str, Bytes] = {}
     results: tuple[str, ...] | None = None
     name: str = ""
+    training: bool | None = None
 
     def __repr__(self) -> str:
         return f"<ModelProfile: {self.name!r}, {len(self.layers)} layers>"
+
+    def trains(self, asked: bool | None) -> bool:
+        """Return whether an instance is of training, as `asked`, or else as the bytes are.
+
+        Refuses training with bytes of inference, and conversely.
+        """
+        if self.training is None or asked is None or bool(asked) == self.training:
+            return bool(self.training if asked is None else asked)
+        counts = "has" if self.training else "has not"
+        raise InputError(
+            f"is {asked}, but the profile {counts} the bytes of gradients and optimiser state",
+            field="training",
+            remedy=f"profile_model(..., training={asked}), or leave it out here",
+        )
 
 
 def inner_bytes(profile: ModelProfile) -> list[int]:

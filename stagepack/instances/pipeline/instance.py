@@ -311,14 +311,14 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             That of the profile when absent.
         **options
             What :meth:`from_arrays` takes (training, microbatches, objective, ...); may replace
-            what is derived.
+            what is derived.  Training is by default what the profile says of its bytes.
 
         Raises
         ------
         InputError
             If a shared key has two sizes, and as :class:`.Lifetimes` and :meth:`from_arrays`.
         """
-        layers, training = profile.layers, bool(options.get("training"))
+        layers, training = profile.layers, profile.trains(options.get("training"))
         n = len(layers)
         lifetimes = Lifetimes.of(profile)
         crossing = lifetimes.crossing()
@@ -353,7 +353,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             [layer.forward for layer in layers],
             cluster=clusters.cluster(cluster),
             name=profile.name or "pipeline" if name is None else name,
-            **{**derived, **options},
+            **{**derived, **options, "training": training},
         )
 
 

@@ -44,7 +44,7 @@ def profile_model(
     depth: int | None = None,
     basic_blocks: Sequence[type] = (),
     measure: bool = False,
-    training: bool = True,
+    training: bool = False,
     machine: str = "generic-1",
     state_bytes: int = 8,
     repeats: int = 5,
@@ -76,7 +76,8 @@ def profile_model(
         the memory of both passes is measured.  Otherwise, cycles are those that `machine` needs for
         the counted operations.
     training : bool
-        Whether the bytes include gradients and optimiser state.
+        Whether the bytes include gradients and optimiser state; instances made of the profile are
+        then of training.
     machine : str
         A cluster of the catalog; the speed of its devices converts operations to cycles.
     state_bytes : int
