@@ -198,9 +198,9 @@ def placement_of(
         raise InputError(f"{str(placement)[:40]!r} is none", field="placement", remedy=remedy)
     if each > 1:
         raise InputError(
-            "says how many stages each device has",
+            f"names the devices of all stages, beside {each} stages a device",
             field="placement",
-            remedy="leave out stages_per_device",
+            remedy="say 1 of stages_per_device (--stages-per-device 1), or loop or v here",
         )
     missing = next((device for device in range(k) if device not in set(table)), None)
     if missing is not None or max(table) >= k or min(table) < 0:
