@@ -50,7 +50,8 @@ def _option(name: str, kind: type, *names: str, description: str, **how: Any) ->
 
 def _of_word(word: Parameter) -> inspect.Parameter:
     """Return the option of a word of the vocabulary."""
-    how: JsonObject = {"metavar": word.unit.upper() or LETTERS[word.type]}
+    kind = str if word.type is bool and word.choices else word.type
+    how: JsonObject = {"metavar": word.unit.upper() or LETTERS[kind]}
     about = word.description
     if word.unit == "bytes":
         how["parser"], about = str, f"{about}: 900000000, 1e9, 16GiB"
@@ -66,7 +67,7 @@ def _of_word(word: Parameter) -> inspect.Parameter:
     names = ["--training/--inference"] if word.name == "training" else []
     return _option(
         word.name,
-        str if word.type is list else word.type,  # numbers with commas between
+        str if kind is list else kind,  # numbers with commas between
         *names,
         description=about,
         rich_help_panel=HEADINGS[word.option],

@@ -281,6 +281,7 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
         InputError
             As :meth:`from_arrays`, and for what :class:`.Lifetimes` refuses.
         """
+        profile = profile.together()
         passes = training and options.get("objective") == Objective.FORWARD_BACKWARD
         derived = profiled.columns(profile, training=training, passes=passes)
         derived |= profiled.machine(clusters.cluster(cluster))

@@ -222,7 +222,7 @@ class PhaseSchedule(PhaseData, Answered[PhaseSolution, int]):
         **options
             For :meth:`from_arrays` (training, microbatch, ...); they may replace what is derived.
         """
-        derived = validate.derived(profile)
+        derived = validate.derived(profile.together())
         if not isinstance(chip, Chip):
             chip = clusters.cluster(chip)
             speed = float(chip.devices[0].speed)

@@ -25,6 +25,22 @@ class Objective(StrEnum):
     """The sum of all compute and transfers: one sample, or token, goes through the pipeline."""
     HEADROOM = "headroom"
     """The tokens whose KV cache fits on every device, negative: the most of them is minimised."""
+    MOVES = "moves"
+    """The bytes of layers that devices do not hold of a previous cut, within a limit."""
+
+    @property
+    def counts_transfers(self) -> bool:
+        """Whether transfers are part of it."""
+        return self not in (Objective.BOTTLENECK, Objective.HEADROOM, Objective.MOVES)
+
+    @property
+    def additive(self) -> bool:
+        """Whether it is the sum of what all stages cost, not the largest of these."""
+        return self in (Objective.LATENCY, Objective.MOVES)
+
+
+TIED = ("copied", "together")
+"""A weight that several layers use: on every stage that uses it, or these on one stage."""
 
 
 MEMORY = ("exclusive", "shared", "temporary", "carry", "stash", "received")

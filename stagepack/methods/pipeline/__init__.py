@@ -40,13 +40,24 @@ def _one_each(
     return refusal
 
 
+def _rule(instance: PipelinePartition) -> str:
+    """Return why a rule of thumb does not apply, or ""."""
+    moves = instance.objective is Objective.MOVES
+    return "it knows nothing of a previous cut; use dp or cp-sat" if moves else ""
+
+
 def cp_sat(instance: PipelinePartition) -> type[PipelineModel]:
     """Return the CP-SAT model that suits an instance."""
     return formulations.CpSatPlaced if instance.placed else formulations.CpSat
 
 
 def _searchable(instance: PipelinePartition) -> str:
-    """Return why exact searches do not know the order of the devices, or ""."""
+    """Return why exact searches do not know the devices' order, or what moves, or ""."""
+    if instance.reduces and instance.objective is Objective.TRANSFER_BOUNDED:
+        return (
+            "it adds up transfers at cuts, without reductions of tied weights; use dp-reference or "
+            "milp-interval"
+        )
     refusal = StageOrder.refusal(instance)
     return "" if refusal is None else str(refusal)
 
@@ -64,19 +75,21 @@ METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
         exact=False,
         description="stages of equally many layers",
         limited_by_work=True,
+        unsupported=_rule,
     ),
     TABLE.method(
         "greedy",
         exact=False,
         description="fills each device to its share of the remaining work",
         limited_by_work=True,
+        unsupported=_rule,
     ),
     TABLE.method(
         "greedy-repair",
         exact=False,
         description="greedy without dead ends when memory is tight; else the first partition found",
         limited_by_work=True,
-        unsupported=_one_each(lambda _: ""),
+        unsupported=_one_each(_rule),
     ),
     TABLE.method(
         "bisect",
