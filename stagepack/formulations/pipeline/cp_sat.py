@@ -124,7 +124,7 @@ class CpSat(PipelineModel):
         """Return why this model cannot express the instance, '' if it can."""
         bounded = Objective.TRANSFER_BOUNDED
         if instance.reduces and instance.objective is bounded:
-            return "T knows no reductions of tied weights; use dp-reference or milp-interval"
+            return "T knows no reductions of tied weights; use dp or milp-interval"
         if instance.objective is Objective.MOVES and instance.limited is bounded:
             return f"it knows no moves within a limit on {bounded}; use dp"
         return ""

@@ -52,12 +52,7 @@ def cp_sat(instance: PipelinePartition) -> type[PipelineModel]:
 
 
 def _searchable(instance: PipelinePartition) -> str:
-    """Return why exact searches do not know the devices' order, or what moves, or ""."""
-    if instance.reduces and instance.objective is Objective.TRANSFER_BOUNDED:
-        return (
-            "it adds up transfers at cuts, without reductions of tied weights; use dp-reference or "
-            "milp-interval"
-        )
+    """Return why exact searches do not know the order of the devices, or ""."""
     refusal = StageOrder.refusal(instance)
     return "" if refusal is None else str(refusal)
 

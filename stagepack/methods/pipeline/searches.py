@@ -249,7 +249,7 @@ def _auto(instance: PipelinePartition, progress: PipelineProgress, settings: Set
         if progress.proved or unsupported["cp-sat"](instance):
             return
         settings = dataclasses.replace(settings, warm_start=None)
-    for name in ("bisect", "dp", "dp-reference", "cp-sat", "milp-interval"):
+    for name in ("bisect", "dp", "cp-sat"):
         if not unsupported[name](instance):
             _PARTS[name](instance, progress, settings)
             return
