@@ -21,6 +21,7 @@ from stagepack.instances.pipeline.data import (
     Variable,
     uses_of,
 )
+from stagepack.instances.pipeline.previous import Previous, holders, names_of
 from stagepack.instances.pipeline.problem import MEMORY, Objective
 from stagepack.instances.pipeline.validate import placement_of, require, require_tied
 from stagepack.instances.profile import (
@@ -282,6 +283,47 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         )
         require(instance)
         return instance
+
+    def from_previous(
+        self,
+        previous: Previous,
+        *,
+        devices: Sequence[str] | Cluster | None = None,
+        limit: Number | None = None,
+    ) -> PipelinePartition:
+        """Return the question how few bytes have to move from a previous cut: objective `moves`.
+
+        Devices are matched by name, so that some may be gone and others new.
+
+        Parameters
+        ----------
+        previous : PipelineSolution, Result, mapping, or sequence of str or None
+            The cut, or the name of the device that holds each layer, None for none.
+        devices : sequence of str or Cluster, optional
+            The devices of that cut, in its order; by default those of the result's instance, or of
+            this one.
+        limit : int or float, optional
+            The most that this instance's own objective may be; of `headroom`, minus the tokens that
+            must fit.
+
+        Raises
+        ------
+        InputError
+            For a cut of other layers or of devices without a name, and as :meth:`from_arrays`.
+        """
+        now = {name: at for at, name in enumerate(names_of(self.cluster))}
+        main = self.limited if self.objective is Objective.MOVES else self.objective
+        if main is Objective.HEADROOM and limit is not None:
+            tokens, limit = max(self.tokens, -int(limit)), None
+        else:
+            tokens = self.tokens
+        return self.replace(
+            objective=Objective.MOVES,
+            previous=[now.get(name, -1) for name in holders(self, previous, devices)],
+            limited=main,
+            limit=limit,
+            tokens=tokens,
+        )
 
     @classmethod
     def from_profile(

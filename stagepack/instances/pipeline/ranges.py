@@ -121,7 +121,10 @@ class RangeCosts(CostsInTicks):
             return None
         limited = RangeCosts(instance.replace(objective=instance.limited), pause)
         share = 1 + Fraction(instance.rounding) / 2
-        total = most = math.floor(Fraction(limit) * share * limited.scale)
+        total = math.floor(Fraction(limit) * share * limited.scale)
+        while not limited.rounding and limited.value(total + 1) <= limit:
+            total += 1  # which a float of the limit may just miss
+        most = total
         moved = LARGEST
         if instance.limited is Objective.TRANSFER_BOUNDED:
             most = total - limited.transfer_bound() - limited.host
