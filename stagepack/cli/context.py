@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import json
@@ -88,6 +89,17 @@ def _of_change(change: Change) -> inspect.Parameter:
     )
 
 
+def _changes() -> dict[str, Change]:
+    """Return what can be changed once an instance is read, what several problems know once."""
+    found: dict[str, Change] = {}
+    for change in (change for known in PROBLEMS.values() for change in known.changes):
+        if change.name in found:
+            about = f"{found[change.name].description}; {change.description}"
+            change = dataclasses.replace(change, description=about)
+        found[change.name] = change
+    return found
+
+
 def _options() -> tuple[inspect.Parameter, ...]:
     """Return the options that say what a file does not, words of the vocabulary among them."""
     called = [*KINDS, *(known.family for known in KINDS.values())]
@@ -109,7 +121,7 @@ def _options() -> tuple[inspect.Parameter, ...]:
             autocompletion=completion.formats,
         ),
         *(_of_word(word) for word in VOCABULARY.values() if word.option),
-        *(_of_change(change) for known in PROBLEMS.values() for change in known.changes),
+        *map(_of_change, _changes().values()),
         _option(
             "settings",
             list[str],
@@ -214,17 +226,16 @@ def _parted(context: JsonObject) -> tuple[JsonObject, JsonObject]:
 def instance_of(source: str, context: JsonObject) -> Instance:
     """Return the instance that `source` names: a file or an entry of the catalog."""
     now, later = _parted(context)
-    readers = {
-        change.name: change.read and kinds.named(kind, "formats", change.read)
-        for kind, known in (PROBLEMS.items() if later else ())
-        for change in known.changes
-        if change.name in later
-    }
     # To minimise how little changes needs something old.
-    objective = now.pop("objective", None) if any(readers.values()) else None
+    old = later and any(_changes()[name].read for name in later)
+    objective = now.pop("objective", None) if old else None
     problem = _source(source, now)
+    own = {change.name: change.read for change in PROBLEMS[problem.kind].changes}
     changes = {
-        name: read(later[name], problem) if read else later[name] for name, read in readers.items()
+        name: kinds.named(problem.kind, "formats", own[name])(value, problem)
+        if own.get(name)
+        else value
+        for name, value in later.items()
     }
     if objective is not None:
         changes["objective"] = objective

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from stagepack.contracts import Number
 from stagepack.errors import InputError
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
-from stagepack.instances.pipeline.previous import Previous
+from stagepack.instances.pipeline.previous import Previous, held_by, names_of
 from stagepack.instances.profile import Cluster
 from stagepack.result import Result
 from stagepack.solve import require_number, solve
@@ -62,17 +62,38 @@ def recut(
         As :func:`solve` and :meth:`.PipelinePartition.from_previous`.
     """
     require_number(tolerance, "tolerance", "a share such as 0.05", 0)
-    instance.from_previous(previous, devices=devices)  # before the time is spent
+    instance.from_previous(previous, devices=devices)  # refused before time is spent
     best = solve(instance, **options)
     if best.solution is None or best.objective is None:
         return Recut(best, None, None)
-    limit = limit_of(instance, best.objective, tolerance)
-    question = instance.from_previous(previous, devices=devices, limit=limit)
+    held = instance.replace(previous=held_by(instance, previous, devices))
+    question = nearly(held, best, tolerance)
     moves = solve(question, **{**options, "warm_start": best.solution})
-    return Recut(best, moves, limit)
+    return Recut(best, moves, question.limit)
 
 
-def limit_of(instance: PipelinePartition, best: Number, tolerance: float) -> Number:
+def nearly(
+    instance: PipelinePartition, best: Result[PipelineSolution], tolerance: float
+) -> PipelinePartition:
+    """Return the question of the fewest moves within a tolerance of what was found to be best.
+
+    Parameters
+    ----------
+    instance : PipelinePartition
+        With its previous cut.
+    best : Result
+        Of its own objective, with a solution.
+    tolerance : float
+        As :func:`recut` takes it.
+    """
+    assert best.objective is not None
+    assert instance.previous is not None
+    names: list[str | None] = [None, *names_of(instance.cluster)]
+    held = [names[at + 1] for at in instance.previous]
+    return instance.from_previous(held, limit=_limit(instance, best.objective, tolerance))
+
+
+def _limit(instance: PipelinePartition, best: Number, tolerance: float) -> Number:
     """Return the most that an objective may be within a `tolerance` of the `best` one.
 
     Whole where all its values are.

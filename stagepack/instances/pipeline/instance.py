@@ -21,7 +21,7 @@ from stagepack.instances.pipeline.data import (
     Variable,
     uses_of,
 )
-from stagepack.instances.pipeline.previous import Previous, holders, names_of
+from stagepack.instances.pipeline.previous import Previous, held_by
 from stagepack.instances.pipeline.problem import MEMORY, Objective
 from stagepack.instances.pipeline.validate import placement_of, require, require_tied
 from stagepack.instances.profile import (
@@ -311,7 +311,6 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         InputError
             For a cut of other layers or of devices without a name, and as :meth:`from_arrays`.
         """
-        now = {name: at for at, name in enumerate(names_of(self.cluster))}
         main = self.limited if self.objective is Objective.MOVES else self.objective
         if main is Objective.HEADROOM and limit is not None:
             tokens, limit = max(self.tokens, -int(limit)), None
@@ -319,7 +318,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             tokens = self.tokens
         return self.replace(
             objective=Objective.MOVES,
-            previous=[now.get(name, -1) for name in holders(self, previous, devices)],
+            previous=held_by(self, previous, devices),
             limited=main,
             limit=limit,
             tokens=tokens,

@@ -40,9 +40,8 @@ Index = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
 JOB = (
     "objective", "training", "microbatches", "backward_transfers", "host_transfer", "fewer_stages",
-    "free_order", "tokens", "stages_per_device", "placement",
+    "free_order", "tokens", "stages_per_device", "placement", "limited", "limit",
 )  # fmt: skip
-BEFORE = ("previous", "limited", "limit")
 PLAIN = (
     "tokens", "training", "host_transfer", "fewer_stages", "free_order", "stages_per_device",
     "placement", "limited", "limit",
@@ -186,7 +185,15 @@ def parse(document: Document, given: Words) -> PipelinePartition:
     options: JsonObject = {
         **{
             name: getattr(document, name)
-            for name in ("name", "source", "forbidden_cuts", "fixed_cuts", "memory", *JOB, *BEFORE)
+            for name in (
+                "name",
+                "source",
+                "forbidden_cuts",
+                "fixed_cuts",
+                "memory",
+                "previous",
+                *JOB,
+            )
         },
         **_as_it_was(document),
         **{name: _table(getattr(document, name), name) for name in TABLES},

@@ -23,20 +23,28 @@ def names_of(cluster: Cluster) -> list[str]:
     return found
 
 
-def holders(
-    instance: PartitionData,
-    previous: Previous,
-    devices: Sequence[str] | Cluster | None,
-) -> list[str | None]:
-    """Return the name of the device that holds each layer; see :meth:`.from_previous`.
+def held_by(
+    instance: PartitionData, previous: Previous, devices: Sequence[str] | Cluster | None = None
+) -> list[int]:
+    """Return the device of an instance that holds each layer, -1 for none.
 
     Parameters
     ----------
     instance : PartitionData
-        Whose layers they are.
+        Whose layers and devices they are.
     previous, devices
-        As there.
+        As :meth:`.PipelinePartition.from_previous` takes them.
     """
+    now = {name: at for at, name in enumerate(names_of(instance.cluster))}
+    return [now.get(name or "", -1) for name in _holders(instance, previous, devices)]
+
+
+def _holders(
+    instance: PartitionData,
+    previous: Previous,
+    devices: Sequence[str] | Cluster | None,
+) -> list[str | None]:
+    """Return the name of the device that holds each layer."""
     remedy = "give the previous cut of these layers"
     if devices is None and isinstance(previous, Result):
         known = previous.problem

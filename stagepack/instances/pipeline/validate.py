@@ -10,18 +10,13 @@ import numpy as np
 from stagepack.errors import InputError
 from stagepack.instances import arrays
 from stagepack.instances.pipeline.data import PartitionData
-from stagepack.instances.pipeline.problem import TIED, Objective
+from stagepack.instances.pipeline.problem import LIMITABLE, TIED, Objective
 from stagepack.instances.words import LARGEST
 from stagepack.shown import some
 
 WORDS_OF_PLACEMENT = ("loop", "v")
 MOST_ROUNDS = 2**10
 """Stages of a device."""
-
-LIMITABLE = (
-    Objective.BOTTLENECK, Objective.TRANSFER_BOUNDED, Objective.SUM, Objective.OVERLAP
-)  # fmt: skip
-"""Objectives within a limit of which `moves` can be minimised."""
 
 
 def require(given: PartitionData) -> None:
