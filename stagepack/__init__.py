@@ -113,8 +113,10 @@ if TYPE_CHECKING:
     from stagepack.solve import versions as versions
     from stagepack.tradeoffs import Explanation as Explanation
     from stagepack.tradeoffs import Front as Front
+    from stagepack.tradeoffs import Recut as Recut
     from stagepack.tradeoffs import explain as explain
     from stagepack.tradeoffs import pareto as pareto
+    from stagepack.tradeoffs import recut as recut
 
 __version__ = "0.1.0"
 
@@ -167,7 +169,7 @@ _NAMES = {
     "stagepack.report.plot": ("plot",),
     "stagepack.result": ("Result", "Status", "Termination", "Trace"),
     "stagepack.solve": ("methods", "pack", "solve", "versions"),
-    "stagepack.tradeoffs": ("Explanation", "Front", "explain", "pareto"),
+    "stagepack.tradeoffs": ("Explanation", "Front", "Recut", "explain", "pareto", "recut"),
 }
 _MODULES = ("plots",)
 """Modules that need no import of their own."""

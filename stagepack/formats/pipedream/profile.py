@@ -408,7 +408,7 @@ def _at(line: int, problem: str, remedy: str = "correct the line") -> InputError
 
 
 CONTEXTS = {
-    KIND: GIVEN | {"unit", "order"},
+    KIND: GIVEN - {"tied"} | {"unit", "order"},
     GRAPH: (GRAPH_GIVEN - {"cpus"}) | {"unit", "training"},
 }
 WORDS = {"bandwidth": VOCABULARY["bandwidth"]}

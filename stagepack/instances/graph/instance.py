@@ -292,6 +292,7 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
             As :meth:`from_arrays`, and for what :class:`.Lifetimes` refuses.
         """
         training = profile.trains(training)
+        profile = profile.together()
         passes = training and options.get("objective") == Objective.FORWARD_BACKWARD
         derived = profiled.columns(profile, training=training, passes=passes)
         derived |= profiled.machine(clusters.cluster(cluster))

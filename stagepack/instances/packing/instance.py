@@ -186,7 +186,8 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
             As :meth:`from_arrays`, and for what :class:`.Lifetimes` refuses.
         """
         memory = None if cluster is None else clusters.cluster(cluster)
-        derived = profiled.columns(profile, memory, training=profile.trains(training))
+        training = profile.trains(training)
+        derived = profiled.columns(profile.together(), memory, training=training)
         title = profile.name or "packing" if name is None else name
         return cls.from_arrays(**{**derived, "name": title, **options})
 

@@ -223,7 +223,7 @@ class PhaseSchedule(PhaseData, Answered[PhaseSolution, int]):
             For :meth:`from_arrays` (training, microbatch, ...); they may replace what is derived.
             Training is by default what the profile says of its bytes.
         """
-        derived = validate.derived(profile)
+        derived = validate.derived(profile.together())
         options["training"] = profile.trains(options.get("training"))
         if not isinstance(chip, Chip):
             chip = clusters.cluster(chip)

@@ -22,8 +22,9 @@ from stagepack.instances.pipeline.data import (
     Variable,
     uses_of,
 )
+from stagepack.instances.pipeline.previous import Previous, held_by
 from stagepack.instances.pipeline.problem import MEMORY, Objective
-from stagepack.instances.pipeline.validate import placement_of, require
+from stagepack.instances.pipeline.validate import placement_of, require, require_tied
 from stagepack.instances.profile import (
     Array,
     Cluster,
@@ -108,6 +109,10 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         free_order: bool = False,
         stages_per_device: int = 1,
         placement: str | Iterable[int] = "loop",
+        tied: Mapping[str, tuple[int, Iterable[int]]] | SharedBytes | None = None,
+        previous: Iterable[int] | None = None,
+        limited: Objective | str = Objective.BOTTLENECK,
+        limit: Number | None = None,
         layer_names: Sequence[str] | None = None,
         order: GraphOrder | None = None,
         tensors: Lifetimes | None = None,
@@ -177,6 +182,13 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         placement : str or iterable of int
             Their devices: ``"loop"``, round after round in the order of the cluster; ``"v"``, every
             second round backwards; or the device of each stage, also as one text with commas.
+        tied : dict, optional
+            ``{name: (bytes, layers that use it)}`` of weights that are copied to every stage that
+            uses them.  `shared` need not name them.
+        previous : iterable of int, optional
+            The device that holds each layer now, -1 for none; see :meth:`from_previous`.
+        limited, limit : Objective or str, and int or float, optional
+            The most that this objective may be where `moves` is minimised.
         layer_names : sequence of str, optional
             For messages and tables.
         order : GraphOrder, optional
@@ -213,23 +225,8 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         else:
             categories = {} if exclusive is None else {"memory": exclusive}
         terms = _terms(memory, categories, memory_table)
-        if not isinstance(shared, SharedBytes):
-            try:
-                shared = SharedBytes.of(shared or {})
-            except (TypeError, ValueError, OverflowError) as error:
-                raise InputError(
-                    f"cannot be read ({error})",
-                    field="shared",
-                    remedy="write {key: (bytes, [layers])}",
-                ) from error
-        try:
-            chosen = Objective.BOTTLENECK if objective is None else Objective(objective)
-        except ValueError:
-            raise InputError(
-                f"unknown objective {str(objective)!r}",
-                field="objective",
-                remedy="choose one of " + ", ".join(Objective),
-            ) from None
+        copied = _once(tied, "tied")
+        once = _once(shared, "shared").beside(copied)
         try:
             spans = tuple(v if isinstance(v, Variable) else Variable(*v) for v in variables)
         except TypeError as error:
@@ -247,7 +244,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
                 for key, value in categories.items()
                 if terms & {"exclusive", key}
             },
-            shared=shared if "shared" in terms else SharedBytes.of({}),
+            shared=once if "shared" in terms else SharedBytes.of({}),
             carry=carried,
             **{
                 term: arrays.whole_bytes(column if term in terms else None, term, (n,))
@@ -271,12 +268,16 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             received=bool(received) and "received" in terms,
             kv_bytes=_each(kv_bytes, n),
             tokens=arrays.integer(tokens, "tokens", 0),
-            objective=chosen,
+            objective=_objective(objective or Objective.BOTTLENECK, "objective"),
             host_transfer=bool(host_transfer),
             fewer_stages=bool(fewer_stages),
             free_order=bool(free_order),
             stages_per_device=rounds,
             placement=placement,
+            tied=copied if len(copied.layer) else None,
+            previous=None if previous is None else tuple(map(int, previous)),
+            limited=_objective(limited, "limited"),
+            limit=limit,
             layer_names=None if layer_names is None else tuple(map(str, layer_names)),
             order=order,
             tensors=tensors if tensors is None or tensors.tell(carried) else None,
@@ -286,6 +287,46 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         counts = objective is None and instance.linked and not instance.placed
         return dataclasses.replace(instance, objective=Objective.SUM) if counts else instance
 
+    def from_previous(
+        self,
+        previous: Previous,
+        *,
+        devices: Sequence[str] | Cluster | None = None,
+        limit: Number | None = None,
+    ) -> PipelinePartition:
+        """Return the question how few bytes have to move from a previous cut: objective `moves`.
+
+        Devices are matched by name, so that some may be gone and others new.
+
+        Parameters
+        ----------
+        previous : PipelineSolution, Result, mapping, or sequence of str or None
+            The cut, or the name of the device that holds each layer, None for none.
+        devices : sequence of str or Cluster, optional
+            The devices of that cut, in its order; by default those of the result's instance, or of
+            this one.
+        limit : int or float, optional
+            The most that this instance's own objective may be; of `headroom`, minus the tokens that
+            must fit.
+
+        Raises
+        ------
+        InputError
+            For a cut of other layers or of devices without a name, and as :meth:`from_arrays`.
+        """
+        main = self.limited if self.objective is Objective.MOVES else self.objective
+        if main is Objective.HEADROOM and limit is not None:
+            tokens, limit = max(self.tokens, -int(limit)), None
+        else:
+            tokens = self.tokens
+        return self.replace(
+            objective=Objective.MOVES,
+            previous=held_by(self, previous, devices),
+            limited=main,
+            limit=limit,
+            tokens=tokens,
+        )
+
     @classmethod
     def from_profile(
         cls,
@@ -293,6 +334,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         cluster: Cluster | str,
         *,
         name: str | None = None,
+        tied: str | None = None,
         **options: Any,
     ) -> PipelinePartition:
         """Build an instance from a model profile and a cluster.
@@ -309,6 +351,9 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             By itself, or by its name in the catalog; the layers count cycles of its clock.
         name : str, optional
             That of the profile when absent.
+        tied : str, optional
+            ``"copied"``: each tied weight is on every stage that uses it, as by default;
+            ``"together"``: all layers that use it are on one stage.
         **options
             What :meth:`from_arrays` takes (training, microbatches, objective, ...); may replace
             what is derived.  Training is by default what the profile says of its bytes.
@@ -318,10 +363,13 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         InputError
             If a shared key has two sizes, and as :class:`.Lifetimes` and :meth:`from_arrays`.
         """
+        if tied is not None:
+            profile = _as_tied(profile, tied)
         layers, training = profile.layers, profile.trains(options.get("training"))
         n = len(layers)
         lifetimes = Lifetimes.of(profile)
         crossing = lifetimes.crossing()
+        reduced, rest = zip(*map(_reduced, layers), strict=True)
         categories: dict[str, Array] = {}
         spans: dict[str, tuple[int, int]] = {}
         for index, layer in enumerate(layers):
@@ -334,7 +382,11 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         derived: JsonObject = {
             "backward": [layer.backward for layer in layers],
             "exclusive": categories,
-            "shared": uses_of((layer.shared for layer in layers), "layers[{}].shared"),
+            "shared": {
+                **uses_of((layer.shared for layer in layers), "layers[{}].shared"),
+                **uses_of(rest, "layers[{}].tied"),
+            },
+            "tied": uses_of(reduced, "layers[{}].tied"),
             "temporary": [
                 max(layer.temporary, layer.backward_temporary if training else 0)
                 for layer in layers
@@ -355,6 +407,49 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             name=profile.name or "pipeline" if name is None else name,
             **{**derived, **options, "training": training},
         )
+
+
+def _as_tied(profile: ModelProfile, tied: str) -> ModelProfile:
+    """Return a profile with its tied weights ``copied`` or ``together``."""
+    require_tied(tied, any(layer.variables for layer in profile.layers))
+    return profile.together() if tied == "together" else profile
+
+
+def _reduced(layer: LayerProfile) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the bytes of a layer's tied weights whose gradients are reduced, and the others."""
+    reduced, rest = {}, {}
+    for name in layer.tied:
+        held = layer.held(name)
+        total = sum(held.values())
+        reduced[name] = held.get("gradients", held.get("parameters", total))
+        if total > reduced[name]:
+            rest[f"{name}, beside its gradients"] = total - reduced[name]
+    return reduced, rest
+
+
+def _once(
+    given: Mapping[str, tuple[int, Iterable[int]]] | SharedBytes | None, field: str
+) -> SharedBytes:
+    """Return what devices hold once, as it was given for a field."""
+    if isinstance(given, SharedBytes):
+        return given
+    try:
+        return SharedBytes.of(given or {})
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(
+            f"cannot be read ({error})", field=field, remedy="write {key: (bytes, [layers])}"
+        ) from error
+
+
+def _objective(name: Objective | str, field: str) -> Objective:
+    try:
+        return Objective(name)
+    except ValueError:
+        raise InputError(
+            f"unknown objective {str(name)!r}",
+            field=field,
+            remedy="choose one of " + ", ".join(Objective),
+        ) from None
 
 
 def _terms(

@@ -34,7 +34,8 @@ def _free_memory(instance: PipelinePartition) -> str:
 def _within_devices(instance: PipelinePartition, limit: int) -> PipelinePartition:
     first = instance.cluster.devices[:limit]
     cluster = msgspec.structs.replace(instance.cluster, devices=first)
-    return instance.replace(cluster=cluster, fewer_stages=True)
+    held = instance.previous and [at if at < limit else -1 for at in instance.previous]
+    return instance.replace(cluster=cluster, previous=held, fewer_stages=True)
 
 
 def _unlike_devices(instance: PipelinePartition) -> str:
