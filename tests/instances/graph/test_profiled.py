@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -94,7 +95,7 @@ def test_bytes_that_a_chain_counts_and_a_graph_does_not_are_told(tmp_path: Path)
 
 def test_a_profile_of_pipedream_tells_them_too() -> None:
     profile = Path(__file__).parents[3] / "examples" / "operators_graph.txt"
-    given = {"devices": 3, "bandwidth": 10, "capacity": 10**9}
+    given: dict[str, Any] = {"devices": 3, "bandwidth": 10, "capacity": 10**9}
     graph = sp.read(profile, kind="graph", **given)
     chain = sp.read(profile, kind="pipeline", order="file", training=True, **given)
     assert graph.uncounted == {
