@@ -206,9 +206,7 @@ def require_items(
         )
 
 
-def _require_whole(
-    within: Mapping[str, Mapping[int, str]], blocks: Collection[str] | None
-) -> None:
+def _require_whole(within: Mapping[str, Mapping[int, str]], blocks: Collection[str] | None) -> None:
     """Refuse a module that must stay whole of which parts are on several devices."""
     for item, parts in within.items():
         if len(parts) > 1 and _stays(item, blocks):

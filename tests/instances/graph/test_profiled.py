@@ -77,7 +77,9 @@ def test_bytes_that_a_chain_counts_and_a_graph_does_not_are_told(tmp_path: Path)
     cluster = sp.Cluster.uniform(2, memory=20)
     graph = sp.GraphPartition.from_profile(profile, cluster)
     assert graph.uncounted == {"temporary": 30, "carry": 2, "shared": 7}
-    said = "not counted: temporary 30, carry 2, shared 7 bytes at most, which --kind pipeline counts"
+    said = (
+        "not counted: temporary 30, carry 2, shared 7 bytes at most, which --kind pipeline counts"
+    )
     result = sp.solve(graph)
     assert (result.status, result.reason) == ("OPTIMAL", said)
     chain = sp.PipelinePartition.from_profile(profile, cluster)
