@@ -352,8 +352,8 @@ def decoder() -> Any:
 
 def mapped(model: Any, cuts: list[int], *names: str, whole: bool = True) -> dict[str, Any]:
     """Return the device_map of a decoder's leaves, or halves of layers, on devices so called."""
-    halves = [f"model.layers.{at}.{half}" for at in range(4)
-              for half in ("input_layernorm", "self_attn", "post_attention_layernorm", "mlp")]  # fmt: skip
+    parts = ("input_layernorm", "self_attn", "post_attention_layernorm", "mlp")
+    halves = [f"model.layers.{at}.{part}" for at in range(4) for part in parts]
     layers = ["model.embed_tokens", "model.rotary_emb", *halves, "model.norm", "lm_head"]
     instance = sp.PipelinePartition.from_arrays(
         [1] * len(layers),

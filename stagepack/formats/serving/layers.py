@@ -32,8 +32,8 @@ def environment(
 ) -> str:
     """Return lines for the environment: the number of transformer layers of each stage, devices.
 
-    Devices are listed where ranks are not on the first ones in their order.  Variables of the `tool`, "vLLM" or "SGLang", are called alike.  See :mod:`.roles` for `letters`
-    and `skips`.
+    Devices are listed where ranks are not on the first ones in their order.  Variables of the
+    `tool`, "vLLM" or "SGLang", are called alike.  See :mod:`.roles` for `letters` and `skips`.
     """
     require_layers(instance, letters=letters, skips=skips)
     require_adjacent(instance, solution, skips, tool)

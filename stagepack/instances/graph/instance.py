@@ -40,7 +40,7 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
 
     @property
     def proviso(self) -> str:
-        """What the proof does not cover: more microbatches in flight, a missing pass, other bytes."""
+        """What the proof leaves out: more microbatches in flight, a missing pass, other bytes."""
         m, most, said = self.microbatches, self.devices, []
         if self.stash.any() and m < most:
             said.append(f"memory counts {m:,} of the {most:,} microbatches that fill the pipeline")
@@ -279,8 +279,8 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
             By itself, or by its name in the catalog; the layers count cycles of its clock.
         training : bool, optional
             Whether to count backward passes and stashes, by default what the profile says of its
-            bytes.  In training, there are as many microbatches as accelerators by default.  With the objective ``forward+backward``, backward passes
-            are separate nodes.
+            bytes.  In training, there are as many microbatches as accelerators by default.  With
+            the objective ``forward+backward``, backward passes are separate nodes.
         name : str, optional
             That of the profile when absent.
         **options

@@ -2,9 +2,9 @@
 
 A node has the bytes of its layer that are always in memory (parameters, gradients, state).  Bytes
 that are alive only while a layer runs, and code that equal layers share, are not sums over nodes
-and are left out, but told.  All links have the least bandwidth between devices; their idle cycles are
-ignored.  Training adds forward and backward cycles and counts traffic twice, since a gradient is
-sent back for every tensor.  With two passes each layer is two nodes of one colour, ``id`` and
+and are left out, but told.  All links have the least bandwidth between devices; their idle cycles
+are ignored.  Training adds forward and backward cycles and counts traffic twice, since a gradient
+is sent back for every tensor.  With two passes each layer is two nodes of one colour, ``id`` and
 ``id.backward``.
 """
 

@@ -107,6 +107,8 @@ class GraphView(View[GraphPartition, GraphSolution]):
         if instance.stash.any():
             many = "es" if instance.microbatches > 1 else ""
             devices += f", training with {instance.microbatches:,} microbatch{many} in flight"
+        elif instance.backward.any():
+            devices += ", training"
         return f"{as_text.plural(instance.n, 'node')} on {devices}, {instance.objective}"
 
     def rows(self, instance: GraphPartition, solution: GraphSolution) -> list[JsonObject]:
