@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     from stagepack.integrations.pytorch import pipe_model as pipe_model
     from stagepack.integrations.pytorch import profile_model as profile_model
     from stagepack.integrations.pytorch import run_pipeline as run_pipeline
+    from stagepack.integrations.pytorch import tied_gradients as tied_gradients
     from stagepack.planning import ModelPlan as ModelPlan
     from stagepack.planning import PlanExplanation as PlanExplanation
     from stagepack.planning import Tuning as Tuning
@@ -153,6 +154,7 @@ _NAMES = {
         "pipe_model",
         "profile_model",
         "run_pipeline",
+        "tied_gradients",
     ),
     "stagepack.planning": (
         "ModelPlan",

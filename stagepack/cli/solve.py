@@ -156,8 +156,6 @@ def solve(
     ] = False,
 ) -> None:
     """Solve one instance; the answer is checked and carries a proved bound."""
-    from stagepack.solve import solve as run
-
     require_writable(output, plot, trace, export, proof, source=instance)
     form = Form.of(as_, communication=communication or waits, waits=waits, backward=backward)
     if export is None and (form.tool or form.options):
@@ -175,30 +173,21 @@ def solve(
     near = _tolerance(problem, context, tolerance)
     asked = {"deterministic": deterministic, "proof": proof is not None}
     options = {name: True for name, wanted in asked.items() if wanted}
-
-    def solved(problem: Problem, start: Solution | str) -> Result[Solution]:
-        with engines_silenced(), Interrupts(last=True), Solving(problem.name, method) as search:
-            return run(
-                problem,
-                method,
-                engine=engine,
-                time_limit=time_limit or None,
-                target=target,
-                gap=gap,
-                warm_start=start,
-                threads=threads,
-                seed=seed,
-                on_incumbent=search.incumbent,
-                on_bound=search.bound,
-                options=options or None,
-            )
-
-    best = result = solved(problem, start)
+    how: JsonObject = {
+        "engine": engine,
+        "time_limit": time_limit or None,
+        "target": target,
+        "gap": gap,
+        "threads": threads,
+        "seed": seed,
+        "options": options or None,
+    }
+    best = result = _solved(problem, method, start, how)
     if near is not None and best.solution is not None:
         from stagepack.tradeoffs.moves import nearly
 
         problem = nearly(problem, best, near)
-        result = solved(problem, best.solution)
+        result = _solved(problem, method, best.solution, how)
     document: JsonObject = {}
     output = apart(output, as_json=as_json)
     rescue = Rescue()
@@ -229,13 +218,30 @@ def solve(
     raise typer.Exit(EXIT_INPUT if rescue else exit_code(result) or unproved)
 
 
+def _solved(
+    problem: Problem, method: str, start: Solution | str, how: JsonObject
+) -> Result[Solution]:
+    """Return the result of a run that is watched, which takes some options."""
+    from stagepack.solve import solve as run
+
+    with engines_silenced(), Interrupts(last=True), Solving(problem.name, method) as search:
+        return run(
+            problem,
+            method,
+            warm_start=start,
+            on_incumbent=search.incumbent,
+            on_bound=search.bound,
+            **how,
+        )
+
+
 def _tolerance(problem: Problem, context: JsonObject, said: str | None) -> float | None:
     """Return how near the best a cut has to be of which the fewest bytes move; None: any other."""
     from stagepack.tradeoffs.moves import share_of
 
     old = getattr(problem, "previous", None)
     asked = said is not None or context.get(f"{CHANGED}previous") is not None
-    cut = problem.kind == "pipeline-partition" and problem.objective != "moves"
+    cut = hasattr(problem, "from_previous") and problem.objective != "moves"
     if said is not None and (old is None or not cut):
         why = "it is of a previous cut of a chain, and an objective other than moves"
         raise InputError(why, field="tolerance", remedy="give --previous FILE, or leave it out")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -225,8 +225,9 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         else:
             categories = {} if exclusive is None else {"memory": exclusive}
         terms = _terms(memory, categories, memory_table)
-        copied = _once(tied, "tied")
-        once = _once(shared, "shared").beside(copied)
+        copied, once = _once(tied, "tied"), _once(shared, "shared")
+        if not isinstance(tied, SharedBytes):  # of an instance, whose shared bytes count them
+            once = once.beside(copied)
         try:
             spans = tuple(v if isinstance(v, Variable) else Variable(*v) for v in variables)
         except TypeError as error:
@@ -286,6 +287,23 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         require(instance)
         counts = objective is None and instance.linked and not instance.placed
         return dataclasses.replace(instance, objective=Objective.SUM) if counts else instance
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed, all validated anew as by :meth:`from_arrays`.
+
+        With other tied weights the memory of those before is not counted.
+
+        Raises
+        ------
+        InputError
+            For an unknown field or a value that does not fit.
+        """
+        if self.tied is not None and "tied" in changes and "shared" not in changes:
+            kept = {
+                name: use for name, use in self.shared.uses().items() if name not in self.tied.names
+            }
+            changes["shared"] = SharedBytes.of(kept)
+        return super().replace(**changes)
 
     def from_previous(
         self,

@@ -46,6 +46,7 @@ PLAIN = (
     "tokens", "training", "host_transfer", "fewer_stages", "free_order", "stages_per_device",
     "placement", "limited", "limit",
 )  # fmt: skip
+AS_THEY_ARE = ("name", "source", "forbidden_cuts", "fixed_cuts", "memory", "previous")
 ASIDE = ("memory", "kv_bytes", "tied")
 GIVEN = frozenset({*clusters.MACHINE, *JOB, *ASIDE})
 """What may be said beside a file."""
@@ -248,14 +249,14 @@ def _from_columns(
     if options.pop("tied", None) == "together":
         spans = tied.uses().items()
         variables += [Variable(name, min(users), max(users)) for name, (_, users) in spans]
-        shared, tied = shared.beside(tied), _shared({})
+        shared, tied = shared.beside(tied), _shared({})  # of one stage, which holds them once
     try:
         return PipelinePartition.from_arrays(
             columns.forward,
             cluster=cluster,
             backward=columns.backward,
             exclusive=columns.exclusive,
-            shared=shared,
+            shared=shared.beside(tied),
             tied=tied,
             temporary=columns.temporary,
             carry=columns.carry,

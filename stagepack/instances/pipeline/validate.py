@@ -128,7 +128,7 @@ def _cache(given: PartitionData) -> None:
         )
 
 
-def require_tied(tied: object, variables: bool) -> None:
+def require_tied(tied: object, variables: bool = False) -> None:
     """Refuse what is no way to treat tied weights, and copies of `variables`, without bytes."""
     if tied not in TIED:
         raise InputError(

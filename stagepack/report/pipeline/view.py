@@ -28,7 +28,7 @@ from stagepack.report.view import View
 from stagepack.result import Result
 from stagepack.shown import some
 
-UNITS = {Objective.HEADROOM: "tokens", Objective.MOVES: "bytes"}
+UNITS: dict[str, str] = {Objective.HEADROOM: "tokens", Objective.MOVES: "bytes"}
 """Of objectives that count no cycles."""
 
 
