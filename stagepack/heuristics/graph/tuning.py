@@ -421,6 +421,9 @@ class LatencyTuning(Tuning):
     fruitless: int = 3
     """Rounds in a row that find nothing better, before it ends."""
 
+    longest_path: int = 1_500
+    """Nodes of the longest path whose cuts are looked at for a bound."""
+
     first_rounds: int = 2
     """Rounds before CP-SAT, in ``auto``."""
 

@@ -7,6 +7,7 @@ import math
 from stagepack.errors import InputError
 from stagepack.formulations.graph import Latency
 from stagepack.heuristics import effort
+from stagepack.heuristics.graph.latency.path_bound import FAR, path_bound
 from stagepack.heuristics.graph.latency.sample import Sample
 from stagepack.heuristics.graph.latency.search import PlaceSearch
 from stagepack.heuristics.graph.tuning import TUNING
@@ -41,8 +42,16 @@ class _Run:
         if reason:
             progress.prove_infeasible(reason)
             return
-        head, _ = self.sample.heads(self.sample.least())
+        least, longest = self.sample.least(), self.tuning.latency.longest_path
+        head, _ = self.sample.heads(least)
         progress.raise_bound(self.sample.bound(int(head.max())), "critical path")
+        for weight in (least, least + self.sample.sent()):
+            ticks = path_bound(self.sample, weight, longest, progress.require_time)
+            if ticks >= FAR:
+                self.impossible = True
+                progress.prove_infeasible(UNPLACED)
+                return
+            progress.raise_bound(self.sample.bound(ticks), "cuts of a path")
 
     def start(self) -> None:
         """Offer a first solution as the settings want it."""

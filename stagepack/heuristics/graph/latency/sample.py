@@ -160,6 +160,12 @@ class Sample:
         least = np.minimum(fast, np.where(self.slow[self.block_of], self.cpu_time, far))
         return np.where(least < far, least, 0)
 
+    def sent(self) -> Array:
+        """Return the ticks of all that each node writes, int64 of shape (nodes,)."""
+        grid = ticking(self.instance)
+        cost = grid.ticks(self.instance.traffic, _pace(self.instance))
+        return summed(cost, self.instance.producer, self.instance.n)
+
     def heads(self, weight: Array) -> tuple[Array, Array]:
         """Return the heaviest path that ends at each node, itself included; the node before it.
 
