@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stagepack.errors import InputError
-from stagepack.formulations.base import LARGEST_FACTOR, Formulation
+from stagepack.formulations.base import LARGEST_FACTOR, LARGEST_VALUE, UNPRESOLVED, Formulation
 from stagepack.heuristics.graph.latency.sample import Sample
 from stagepack.heuristics.graph.tuning import TUNING, ModelsTuning
 from stagepack.instances.graph.compact import UNLIMITED
@@ -56,27 +56,32 @@ if TYPE_CHECKING:
 class Latency(Formulation[GraphPartition, GraphSolution]):
     """The model as a `cp_model.CpModel`; bounds are in ticks, all figures in steps of some.
 
-    What is worth more than `upper`, the ticks of a known solution, may be cut off.
+    What is worth more than `upper`, the ticks of a known solution, may be cut off; none is worth
+    less than `lower`.
     """
 
     def __init__(
-        self, sample: Sample, *, upper: int | None = None, tuning: ModelsTuning = TUNING.models
+        self,
+        sample: Sample,
+        *,
+        upper: int | None = None,
+        lower: int = 0,
+        tuning: ModelsTuning = TUNING.models,
     ) -> None:
         from ortools.sat.python import cp_model
 
-        self.sample, self.upper = sample, upper
+        self.sample, self.upper, self.lower = sample, upper, lower
         instance = sample.instance
         self.devices = range(instance.accelerators)
-        if (instance.n + len(sample.cost) + len(sample.edges)) * len(self.devices) > (
-            tuning.most_places
-        ):
+        size = instance.n + len(sample.cost) + len(sample.edges)
+        if size * len(self.devices) > tuning.most_places:
             raise InputError(
                 f"{instance.n:,} nodes on {len(self.devices):,} accelerators are too many for a "
                 "model",
                 field="method",
                 remedy="use local-search, or fewer devices",
             )
-        self._set_steps()
+        self._set_steps(size * len(self.devices) <= tuning.fine_places)
         self.model = cp_model.CpModel()
         self._places()
         if self.infeasible:
@@ -87,8 +92,8 @@ class Latency(Formulation[GraphPartition, GraphSolution]):
         self._path()
         self._acyclic()
 
-    def _set_steps(self) -> None:
-        """Count ticks in steps, rounded down: as fine as CP-SAT allows.
+    def _set_steps(self, fine: bool) -> None:
+        """Count ticks in steps, rounded down: as fine as CP-SAT allows with presolve, or without.
 
         What takes longer than the known solution is in none that is better, however much longer.
         """
@@ -101,7 +106,9 @@ class Latency(Formulation[GraphPartition, GraphSolution]):
         total = int(longest.sum()) + (len(self.devices) + 1) * int(cost.sum())
         unit = math.gcd(*near) or 1
         if total // unit >= LARGEST_FACTOR:
-            unit = -(-total // (LARGEST_FACTOR - 1))
+            largest = LARGEST_VALUE if fine else LARGEST_FACTOR
+            unit = max(unit, -(-total // (largest - 1)))
+            self.parameters = UNPRESOLVED if fine else {}
         self.unit, self.most = unit, min(total, far) // unit
         # Rounded up where it is too long in any case.
         self.node_time, self.cpu_time, self.cost, self.time = (
@@ -109,7 +116,7 @@ class Latency(Formulation[GraphPartition, GraphSolution]):
         )
         least = np.minimum(sample.least() // unit, self.most + 1)
         self.head, before = sample.heads(least)
-        self.first = int(self.head.max(initial=0))
+        self.first = max(int(self.head.max(initial=0)), min(self.lower // unit, self.most))
         self.path = [int(self.head.argmax())]
         while before[self.path[0]] >= 0:
             self.path.insert(0, int(before[self.path[0]]))

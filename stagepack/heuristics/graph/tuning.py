@@ -329,6 +329,10 @@ class ModelsTuning(Tuning):
     most_places: int = 2_000_000
     """Blocks times slots, and blocks in nets times slots, of the largest model."""
 
+    fine_places: int = 2_000
+    """Nodes, nets and edges, times accelerators, up to which figures of latency that have no coarse
+    unit are counted finely, at the price of presolve; by trial."""
+
     unit_parts: int = 100
     """Parts of the least figure that are tried as the unit of all; by trial."""
 

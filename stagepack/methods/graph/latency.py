@@ -44,13 +44,15 @@ class _Run:
             return
         least, longest = self.sample.least(), self.tuning.latency.longest_path
         head, _ = self.sample.heads(least)
-        progress.raise_bound(self.sample.bound(int(head.max())), "critical path")
+        self.least = int(head.max())
+        progress.raise_bound(self.sample.bound(self.least), "critical path")
         for weight in (least, least + self.sample.sent()):
             ticks = path_bound(self.sample, weight, longest, progress.require_time)
             if ticks >= FAR:
                 self.impossible = True
                 progress.prove_infeasible(UNPLACED)
                 return
+            self.least = max(self.least, ticks)
             progress.raise_bound(self.sample.bound(ticks), "cuts of a path")
 
     def start(self) -> None:
@@ -108,7 +110,7 @@ class _Run:
         try:
             run_model(
                 engine,
-                lambda: Latency(self.sample, upper=upper, tuning=tuning),
+                lambda: Latency(self.sample, upper=upper, lower=self.least, tuning=tuning),
                 Latency.__name__,
                 progress,
                 paced(settings, engine, progress.remaining, tuning.pace),
