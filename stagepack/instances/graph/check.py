@@ -93,7 +93,8 @@ def finishes(instance: GraphData, solution: GraphSolution) -> dict[int, Exactly]
     groups, pairs = _groups(instance, solution), _quotient(instance, solution)
     names = distinct(groups).tolist()
     load = {one.device: one.sum for one in loads(instance, solution)}
-    k, before = instance.devices, {name: [] for name in names}
+    k = instance.devices
+    before: dict[int, list[int]] = {name: [] for name in names}
     order = _sorted(names, pairs)
     if order is None:
         order, pairs = names, list(pairwise(names))

@@ -40,8 +40,10 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
 
     @property
     def proviso(self) -> str:
-        """What the proof does not cover: more microbatches in flight, a missing pass."""
+        """What the proof does not cover: more microbatches in flight, a missing pass, busy CPUs."""
         m, most = self.microbatches, self.devices
+        if self.objective == Objective.LATENCY:
+            return "CPUs are taken to do any number of nodes at once" * bool(self.cpus)
         if self.stash.any() and m < most:
             return f"memory counts {m:,} of the {most:,} microbatches that fill the pipeline"
         if self.objective != Objective.FORWARD_BACKWARD or self.backward.any():

@@ -24,8 +24,8 @@ class Objective(StrEnum):
     MEMORY = "memory"
     """The most bytes that a device holds."""
     LATENCY = "latency"
-    """The time of one sample: an accelerator does its nodes in one go, in the time of its load, once
-    all that they read is there; a CPU does each node by itself, any number at once."""
+    """The time of one sample: an accelerator does its nodes in one go, in the time of its load,
+    once all that they read is there; a CPU does each node by itself, any number at once."""
 
 
 class DeviceOrder(StrEnum):

@@ -70,7 +70,7 @@ class _Run:
             self.progress.require_time()
 
     def anneal(self, rounds: float = math.inf, seconds: float = math.inf) -> None:
-        """Anneal until a few rounds find nothing, for so many rounds and seconds of work at most."""
+        """Anneal until a few rounds find nothing; so many rounds and seconds of work at most."""
         if self.search.best is None:
             self.cuts()
         fruitless, end = 0, effort.spent() + seconds

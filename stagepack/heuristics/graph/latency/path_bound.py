@@ -1,10 +1,10 @@
 """A bound on latency: what happens along a path, one after the other.
 
 A path enters and leaves every accelerator once, as none waits for another in a circle.  So it falls
-into runs of its nodes on accelerators, and nodes on CPUs; what lies between two nodes of a run, from
-one and on the way to the other, is on the same accelerator, and what is before the run on the way to
-an earlier node of the path, or after a later one, is not.  That takes bytes, time and, where nets
-join both, transfers.  The cheapest way to cut the path is the bound.
+into runs of its nodes on accelerators, and nodes on CPUs.  What lies between two nodes of a run, on
+a way from one to the other, is on the same accelerator; what is on a way to an earlier node of the
+path, or on one from a later node, is not.  That takes bytes, time and, where nets join both,
+transfers.  The cheapest way to cut the path is the bound.
 
 Cost: O(length * (nodes + members of nets + length)), times length * accelerators for the cuts.
 Source: ours.
@@ -23,9 +23,7 @@ FAR = 2**61
 """Ticks of what cannot be."""
 
 
-def path_bound(
-    sample: Sample, weight: Array, longest: int, pause: Callable[[], object]
-) -> int:
+def path_bound(sample: Sample, weight: Array, longest: int, pause: Callable[[], object]) -> int:
     """Return ticks that no latency is below, by the path of most `weight`, `FAR`: nothing fits.
 
     `weight` is int64 of shape (nodes,).  A path of more than `longest` nodes says nothing, 0;
@@ -61,9 +59,7 @@ def _reach(sample: Sample, path: list[int]) -> tuple[Array, Array]:
     return np.array(up), np.array(low)
 
 
-def _runs(
-    sample: Sample, up: Array, low: Array, length: int, pause: Callable[[], object]
-) -> Array:
+def _runs(sample: Sample, up: Array, low: Array, length: int, pause: Callable[[], object]) -> Array:
     """Return the fewest ticks of each run i .. j of a path on an accelerator, shape (length,
     length), `FAR` where it fits on none.
     """

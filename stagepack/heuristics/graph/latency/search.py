@@ -139,18 +139,19 @@ class PlaceSearch:
             devices = self._random.permutation(devices)
 
     def _orders(self, compact: Compact) -> Iterator[list[int]]:
-        """Yield units in topological orders: as numbered, what came last or first next, at random."""
+        """Yield units in topological orders: as numbered, last or first come first, at random."""
         after = np.split(compact.after, compact.after_ptr[1:-1])
         waits = np.diff(compact.before_ptr)
         yield list(range(compact.blocks))
         for turn in range(self.tuning.orders - 1):
-            waiting, order = waits.tolist(), []
+            waiting = waits.tolist()
+            order: list[int] = []
             ready = np.flatnonzero(waits == 0).tolist()
             draws = self._random.integers(0, 2**31, compact.blocks).tolist()
             while ready:
                 # At random, yet mostly what came last: depth first has few live tensors.
-                at = {0: -1, 1: 0}.get(turn, draws[len(order)] % min(len(ready), 1 + turn % 4) - 1)
-                u = ready.pop(at)
+                at = draws[len(order)] % min(len(ready), 1 + turn % 4) - 1
+                u = ready.pop(at if turn > 1 else turn - 1)
                 order.append(u)
                 for v in after[u].tolist():
                     waiting[v] -= 1
@@ -181,9 +182,8 @@ class PlaceSearch:
         each = n + len(nets)
         part = max(1, self.tuning.chunk // each)
         for d in range(k + 1):
-            kind, room = (
-                (int(kinds[devices[d - 1]]), int(sample.room[devices[d - 1]])) if d else (0, 0)
-            )
+            device = int(devices[d - 1]) if d else 0
+            kind, room = (int(kinds[device]), int(sample.room[device])) if d else (0, 0)
             for begin in range(0, n, part):
                 end = min(n, begin + part)
                 cut(d, begin, end, kind, room, units, best, came, mark)
