@@ -17,8 +17,13 @@ from stagepack.instances.graph import GraphPartition
 STYLES = ("random", "chain", "equal", "zeros", "huge", "ladder", "fan")
 
 
-def random_instance(rng: np.random.Generator, nodes: int, **options: Any) -> GraphPartition:
-    """Return a graph of so many nodes for latency; what is not given as an option is drawn."""
+def random_instance(
+    rng: np.random.Generator, nodes: int, most: int = 10**13, **options: Any
+) -> GraphPartition:
+    """Return a graph of so many nodes for latency; what is not given as an option is drawn.
+
+    Huge figures are multiples of `most` at most.
+    """
     style = str(rng.choice(STYLES))
     k, cpus = int(rng.integers(0, 4)), int(rng.integers(0, 3))
     k = max(k, 1 - cpus)
@@ -30,7 +35,7 @@ def random_instance(rng: np.random.Generator, nodes: int, **options: Any) -> Gra
         if style == "zeros":
             return np.where(rng.random(size) < 0.6, 0, values)
         if style == "huge":
-            return values * int(rng.choice([1, 10**9, 10**15]))
+            return values * int(rng.choice([1, 10**9, 10**12, most]))
         unit = rng.choice([1, 1, 0.25, 0.1, 1 / 7]) if style == "random" else 1
         return values if unit == 1 else values * unit
 

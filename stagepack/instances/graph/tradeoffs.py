@@ -49,7 +49,7 @@ def what_ifs(instance: GraphPartition) -> Iterator[WhatIf]:
     if not instance.empty_devices:
         freed = instance.replace(empty_devices=True)
         yield WhatIf("devices that may stay unused", freed, "--set empty_devices=true")
-    if instance.uniform and instance.empty_devices and _alike(instance):
+    if instance.uniform and instance.empty_devices and instance.accelerators and _alike(instance):
         grown = instance.replace(accelerators=instance.accelerators + 1)
         yield WhatIf("one more accelerator", grown)
     if instance.capacity is not None:
