@@ -404,7 +404,7 @@ class LatencyTuning(Tuning):
     orders: int = 24
     """Topological orders that are cut, the first three in a way of their own; by trial."""
 
-    most_cells: int = 2**26
+    most_cells: int = 2**23
     """Units times devices up to which orders are cut."""
 
     moves: int = 1_000
@@ -432,7 +432,10 @@ class LatencyTuning(Tuning):
     """Rounds before CP-SAT, in ``auto``."""
 
     share: float = 0.3
-    """Part of what is left for these rounds, in ``auto``."""
+    """Part of what is left for these rounds in ``auto``, and for one round elsewhere."""
+
+    cp_sat_places: int = 30_000
+    """Nodes, nets and edges, times accelerators, of the largest model in ``auto``."""
 
     chunk: int = 20_000_000
     """Elementary steps between two looks at the clock."""

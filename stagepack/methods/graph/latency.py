@@ -43,7 +43,7 @@ class _Run:
             progress.prove_infeasible(reason)
             return
         least, longest = self.sample.least(), self.tuning.latency.longest_path
-        head, _ = self.sample.heads(least)
+        head, _ = self.sample.heads(least, progress.require_time)
         self.least = int(head.max())
         progress.raise_bound(self.sample.bound(self.least), "critical path")
         for weight in (least, least + self.sample.sent()):
@@ -69,16 +69,16 @@ class _Run:
                 self._offer("cuts of orders")
             self.progress.require_time()
 
-    def anneal(self, rounds: float = math.inf, seconds: float = math.inf) -> None:
-        """Anneal until a few rounds find nothing; so many rounds and seconds of work at most."""
+    def anneal(self, rounds: float = math.inf) -> None:
+        """Anneal until a few rounds find nothing; so many `rounds` at most."""
+        tuning = self.tuning.latency
         if self.search.best is None:
             self.cuts()
-        fruitless, end = 0, effort.spent() + seconds
-        while self.search.best is not None and fruitless < self.tuning.latency.fruitless:
-            if rounds <= 0 or effort.spent() >= end:
-                return
+        fruitless = 0
+        while self.search.best is not None and fruitless < tuning.fruitless and rounds > 0:
+            seconds = tuning.share * self.progress.remaining / min(rounds, tuning.first_rounds)
             try:
-                fruitless = 0 if self.search.round() else fruitless + 1
+                fruitless = 0 if self.search.round(seconds) else fruitless + 1
             finally:
                 self._offer("local-search")
             rounds -= 1
@@ -142,9 +142,12 @@ def auto(instance: GraphPartition, progress: GraphProgress, settings: Settings) 
     if run.everything():
         return
     steps = run.tuning.latency
-    run.anneal(steps.first_rounds, steps.share * progress.remaining)
+    run.anneal(steps.first_rounds)
     progress.require_time()
-    run.model()
+    sample = run.sample
+    size = instance.n + len(sample.cost) + len(sample.edges)
+    if progress.solution is None or size * len(sample.room) <= steps.cp_sat_places:
+        run.model()
     if not progress.proved and progress.keep_going():
         run.anneal()
 

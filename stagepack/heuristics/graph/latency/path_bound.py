@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stagepack.heuristics.graph.latency.sample import Sample
+from stagepack.heuristics.graph.latency.sample import OFTEN, Sample
 from stagepack.instances.profile import Array
 
 FAR = 2**61
@@ -29,19 +29,19 @@ def path_bound(sample: Sample, weight: Array, longest: int, pause: Callable[[], 
     `weight` is int64 of shape (nodes,).  A path of more than `longest` nodes says nothing, 0;
     `pause` is called now and then.
     """
-    head, before = sample.heads(weight)
+    head, before = sample.heads(weight, pause)
     path = [int(head.argmax())]
     while before[path[-1]] >= 0:
         path.append(int(before[path[-1]]))
     path.reverse()
     if len(path) > longest:
         return 0
-    up, low = _reach(sample, path)
+    up, low = _reach(sample, path, pause)
     pause()
     return _cheapest(sample, path, _runs(sample, up, low, len(path), pause), pause)
 
 
-def _reach(sample: Sample, path: list[int]) -> tuple[Array, Array]:
+def _reach(sample: Sample, path: list[int], pause: Callable[[], object]) -> tuple[Array, Array]:
     """Return of each node the last node of the path that leads to it, -1 for none, and the first
     that it leads to, their number for none: by their places on the path.
     """
@@ -51,11 +51,15 @@ def _reach(sample: Sample, path: list[int]) -> tuple[Array, Array]:
     rank = np.empty(sample.instance.n, dtype=np.int64)
     rank[sample.order] = np.arange(sample.instance.n)
     edges = sample.edges[np.argsort(rank[sample.edges[:, 0]], kind="stable")].tolist()
-    for u, v in edges:
+    for at, (u, v) in enumerate(edges):
         up[v] = max(up[v], up[u])
+        if at % OFTEN == 0:
+            pause()
     edges = sample.edges[np.argsort(-rank[sample.edges[:, 1]], kind="stable")].tolist()
-    for u, v in edges:
+    for at, (u, v) in enumerate(edges):
         low[u] = min(low[u], low[v])
+        if at % OFTEN == 0:
+            pause()
     return np.array(up), np.array(low)
 
 

@@ -25,6 +25,9 @@ from stagepack.instances.graph.nets import nets
 from stagepack.instances.graph.ticking import ticking
 from stagepack.instances.profile import Array
 
+OFTEN = 20_000
+"""Nodes or edges looked at between two looks at the clock."""
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Sample:
@@ -166,17 +169,22 @@ class Sample:
         cost = grid.ticks(self.instance.traffic, _pace(self.instance))
         return summed(cost, self.instance.producer, self.instance.n)
 
-    def heads(self, weight: Array) -> tuple[Array, Array]:
+    def heads(
+        self, weight: Array, pause: Callable[[], object] = lambda: None
+    ) -> tuple[Array, Array]:
         """Return the heaviest path that ends at each node, itself included; the node before it.
 
-        `weight` is that of each node; -1 stands for no node before.
+        `weight` is that of each node; -1 stands for no node before.  `pause` is called now and
+        then.
         """
         head, before = weight.tolist(), [-1] * len(weight)
         own = weight.tolist()
         after: list[list[int]] = [[] for _ in own]
         for u, v in self.edges.tolist():
             after[u].append(v)
-        for u in self.order.tolist():
+        for at, u in enumerate(self.order.tolist()):
+            if at % OFTEN == 0:
+                pause()
             for v in after[u]:
                 if head[u] + own[v] > head[v]:
                     head[v], before[v] = head[u] + own[v], u

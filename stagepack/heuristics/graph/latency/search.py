@@ -10,12 +10,13 @@ Source: ours; Kirkpatrick et al., *Optimization by Simulated Annealing*, Science
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from stagepack.heuristics import effort
-from stagepack.heuristics.graph.latency.sample import Sample
+from stagepack.heuristics.graph.latency.sample import OFTEN, Sample
 from stagepack.heuristics.graph.latency.search_kernels import (
     BEST,
     FAR,
@@ -31,6 +32,9 @@ from stagepack.heuristics.graph.tuning import TUNING, LatencyTuning
 from stagepack.instances.graph.compact import FORBIDDEN, Compact
 from stagepack.instances.graph.components import rows
 from stagepack.instances.profile import Array
+
+MOVE = 20
+"""Steps that any move is worth, however few blocks move."""
 
 
 class PlaceSearch:
@@ -152,6 +156,8 @@ class PlaceSearch:
                 # At random, yet mostly what came last: depth first has few live tensors.
                 at = draws[len(order)] % min(len(ready), 1 + turn % 4) - 1
                 u = ready.pop(at if turn > 1 else turn - 1)
+                if len(order) % OFTEN == 0:
+                    self._pause()
                 order.append(u)
                 for v in after[u].tolist():
                     waiting[v] -= 1
@@ -207,14 +213,19 @@ class PlaceSearch:
 
     # ------------------------------------------------------------------ annealing
 
-    def round(self) -> bool:
-        """Anneal once from the best places; return whether better ones were found."""
+    def round(self, seconds: float = math.inf) -> bool:
+        """Anneal once from the best places; return whether better ones were found.
+
+        At most so many `seconds` of work, however much faster it has to cool then.
+        """
         assert self.best is not None
         before, tuning = self.value, self.tuning
         places, best = self.best.copy(), self.best.copy()
         random = self._random.integers(1, 2**63, 1, dtype=np.uint64)
         state = np.array([before, 0, before, 0], dtype=np.int64)
-        moves = max(tuning.least_moves, tuning.moves * len(places)) // tuning.coolings
+        price = tuning.step_price * (self._steps + MOVE)
+        most = max(tuning.least_moves, tuning.moves * len(places))
+        moves = max(1, int(min(most, seconds / max(price, 1e-12))) // tuning.coolings)
         part = max(1, tuning.chunk // self._steps)
         try:
             for heat in np.geomspace(tuning.hottest, tuning.coldest, tuning.coolings).tolist():
@@ -222,7 +233,7 @@ class PlaceSearch:
                     some = min(part, moves - begin)
                     ticks = max(1.0, heat * before)
                     anneal(some, ticks, random, places, best, state, self._graph, self._scratch)
-                    effort.spend(tuning.step_price * (int(state[STEPS]) + 20 * some))
+                    effort.spend(tuning.step_price * (int(state[STEPS]) + MOVE * some))
                     self._pause()
         finally:
             if state[BEST] < self.value:
