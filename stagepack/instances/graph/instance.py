@@ -40,9 +40,11 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
 
     @property
     def proviso(self) -> str:
-        """What the proof leaves out: more microbatches in flight, a missing pass, other bytes."""
+        """What the proof leaves out: microbatches in flight, a missing pass, other bytes, busy CPUs."""
         m, most, said = self.microbatches, self.devices, []
-        if self.stash.any() and m < most:
+        if self.objective == Objective.LATENCY:
+            said += ["CPUs are taken to do any number of nodes at once"] if self.cpus else []
+        elif self.stash.any() and m < most:
             said.append(f"memory counts {m:,} of the {most:,} microbatches that fill the pipeline")
         elif self.objective == Objective.FORWARD_BACKWARD and not self.backward.any():
             said.append(

@@ -55,7 +55,7 @@ def what_ifs(instance: GraphPartition) -> Iterator[WhatIf]:
     if instance.objective is Objective.OVERLAP and _replicates(instance):
         several = instance.replace(objective=Objective.REPLICATED)
         yield WhatIf("stages on several devices", several, "--objective replicated")
-    if instance.uniform and instance.empty_devices and _alike(instance):
+    if instance.uniform and instance.empty_devices and instance.accelerators and _alike(instance):
         grown = instance.replace(accelerators=instance.accelerators + 1)
         yield WhatIf("one more accelerator", grown)
     if instance.capacity is not None:
