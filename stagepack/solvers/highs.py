@@ -1,4 +1,4 @@
-"""HiGHS as an engine: models are `Linear`, or Pyomo models, which are lowered to one.
+"""HiGHS as an engine: models are `Linear`.
 
 Values and hints go by column and are float64; integer columns hold whole numbers up to HiGHS's
 tolerance.  The same seed gives the same answer unless the clock ended the run.
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from stagepack.errors import StagepackError
-from stagepack.linear import Array, Linear
+from stagepack.linear import Array, Linear, require_program
 from stagepack.result import Status
 from stagepack.solvers.engine import (
     FIRST_AGREES,
@@ -63,9 +63,7 @@ Event = Any
 class HighsEngine(Engine):
     """HiGHS: MILP and LP with incumbents, bounds, hints, cancellation.
 
-    Models are `Linear` or Pyomo models, whose columns are those of
-    :func:`stagepack.solvers.lowering.variables`.  A hint for a model without integers is never
-    accepted: HiGHS has no use for it.
+    A hint for a model without integers is never accepted: HiGHS has no use for it.
     """
 
     features = frozenset(
@@ -92,11 +90,7 @@ class HighsEngine(Engine):
         _import()
 
     def job(self, task: Task) -> Job:
-        """Return the run of a Linear or a Pyomo model."""
-        if not isinstance(task.model, Linear):
-            from stagepack.solvers import lowering
-
-            lowering.require_pyomo_model(task.model)
+        """Return the run of a program."""
         return _Drive(task, task.relay, task.limits)
 
 
@@ -174,18 +168,6 @@ class _Drive:
             solver.setOptionValue("time_limit", 0.0)
         return self.started
 
-    def run(self) -> Outcome:
-        """Run the model, which is lowered if it is one of Pyomo's."""
-        program = self.task.model
-        if not isinstance(program, Linear):
-            from stagepack.solvers import lowering
-
-            try:
-                program, _ = lowering.lower(program)
-            except lowering.InfeasibleRowError as error:
-                return Outcome(status=Status.INFEASIBLE, message=str(error))
-        return self.solve(program)
-
     def start_taken(self) -> str:
         """Return that its first solution is the start, or that it found nothing worse."""
         if self.hint is not None and agrees(self.relay.first, self.hint):
@@ -195,9 +177,10 @@ class _Drive:
         worth = self.program.objective(self.start)
         return NO_WORSE if self.reached <= worth + LOOSE * max(1.0, abs(worth)) else ""
 
-    def solve(self, program: Linear) -> Outcome:
-        """Run a program; when that fails, again without presolve, at last with wide tolerances."""
-        self.program, self.lp = program, native(program)
+    def run(self) -> Outcome:
+        """Run it; when that fails, again without presolve, at last with wide tolerances."""
+        program = self.program = require_program(self.task.model)
+        self.lp = native(program)
         self.hint = checked_hint(self.task.hint, program.columns)
         self.is_mip = bool(program.integral.any())
         # Presolve has lost optima of general integers with coefficients above 1 (HiGHS 1.12).
