@@ -322,7 +322,7 @@ def _auto(instance: PipelineSchedule, progress: ScheduleProgress, settings: Sett
 
 
 def _improve(search: greedy.OrderSearch, progress: ScheduleProgress, work: float) -> None:
-    """Anneal and climb from the best schedules known, for so many seconds of work."""
+    """Anneal from the best schedules known, for so many seconds of work."""
     if progress.solution is not None:
         search.adopt(progress.solution)
     search.improve(work)
