@@ -29,7 +29,6 @@ from stagepack.solvers.engine import (
     agrees,
     checked_hint,
 )
-from stagepack.solvers.mute import muted
 
 TOLERANCE, LOOSE = 1e-9, 1e-6
 """Feasibility and integrality tolerance asked of HiGHS where a model has no ``tolerance`` of its
@@ -66,9 +65,6 @@ class HighsEngine(Engine):
     A hint for a model without integers is never accepted: HiGHS has no use for it.
     """
 
-    features = frozenset(
-        {"incumbents", "bounds", "warm-start", "cancel", "threads", "seed", "work-limit"}
-    )
     tolerance = TOLERANCE
 
     def __init__(self, name: str = "highs") -> None:
@@ -214,9 +210,9 @@ class _Drive:
         if outcome.status is Status.OPTIMAL and not self._is_worth(outcome):
             # Presolve of HiGHS 1.16 may take a start for the better solution that it becomes in
             # what is left of the model, prove that optimal, and return the start.
-            bound, work, nodes = outcome.bound, outcome.work, outcome.nodes
+            bound, work = outcome.bound, outcome.work
             outcome = self._once(None)
-            outcome.work, outcome.nodes = outcome.work + work, outcome.nodes + nodes
+            outcome.work += work
             outcome.bound = max((b for b in (bound, outcome.bound) if b is not None), default=None)
         if outcome.values is not None and self.is_mip:
             outcome.objective = self.reached = self.program.objective(outcome.values)
@@ -270,7 +266,7 @@ class _Drive:
             "presolve": "choose" if self.presolves else "off",
             "presolve_rule_off": 0 if self._probes() else 1 << 15,
             "mip_rel_gap": 0.0,
-            "mip_abs_gap": float(self.limits.absolute_gap),
+            "mip_abs_gap": 0.0,
         }.items():
             _expect(solver.setOptionValue(option, value), f"option {option} = {value}")
         _expect(solver.passModel(self.lp), "the model")
@@ -302,8 +298,7 @@ class _Drive:
         if self.cancelled:  # before there was anything to cancel
             self.cancel()
         try:
-            with muted:
-                status = solver.run()
+            status = solver.run()
             if status == _import().HighsStatus.kError:
                 raise _SolveError("HiGHS failed for numerical reasons")
         finally:
@@ -367,19 +362,9 @@ class _Drive:
             self._run(solver)
             if solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
                 return Outcome(status=Status.INFEASIBLE, message="Infeasible")
-            return self._with_point(solver)
+            return Outcome(status=Status.UNKNOWN, message="Primal infeasible or unbounded")
         finally:
             _release(solver)
-
-    def _with_point(self, solver: Highs) -> Outcome:
-        """Return the outcome of an unbounded model: a point at most, and never a bound."""
-        outcome = Outcome(status=Status.UNKNOWN, message="Primal infeasible or unbounded")
-        outcome.values = _point(solver)
-        if outcome.values is not None:
-            outcome.status = Status.FEASIBLE
-            outcome.objective = self.program.objective(outcome.values)
-            outcome.message = "Unbounded"
-        return outcome
 
     def _read(self, solver: Highs) -> Outcome:
         highspy = _import()
@@ -388,9 +373,8 @@ class _Drive:
         info = solver.getInfo()
         message = solver.modelStatusToString(status)
         outcome = Outcome(status=Status.UNKNOWN, message=message)
-        outcome.nodes = max(0, int(info.mip_node_count)) if self.is_mip else 0
         outcome.work = (
-            outcome.nodes / NODES_PER_WORK
+            max(0, int(info.mip_node_count)) / NODES_PER_WORK
             if self.is_mip
             else max(0, int(info.simplex_iteration_count)) / ITERATIONS_PER_WORK
         )

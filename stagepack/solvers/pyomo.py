@@ -56,49 +56,51 @@ class _Solver:
 
     command: str = ""
     remedy: str = ""
-    features: frozenset[str] = frozenset()
+    takes_starts: bool = False
     options: dict[str, str] = field(default_factory=dict)
     limit_bound: bool = False
     whole_seconds: bool = False
     reads_files: bool = False
 
 
-_BRANCHING = frozenset({"cancel", "bounds"})
 _SOLVERS = {
     "glpk": _Solver(
         "glpsol",
         "install GLPK (Debian and Ubuntu: apt-get install glpk-utils; macOS: brew install glpk)",
-        _BRANCHING | {"seed"},
-        {"seed": "seed"},
+        options={"seed": "seed"},
         whole_seconds=True,
         reads_files=True,
     ),
     "cbc": _Solver(
         "cbc",
         "install CBC (Debian and Ubuntu: apt-get install coinor-cbc; macOS: brew install cbc)",
-        _BRANCHING | {"warm-start", "threads", "seed"},
-        {"threads": "threads", "seed": "randomCbcSeed", "gap": "allowableGap"},
+        takes_starts=True,
+        options={"threads": "threads", "seed": "randomCbcSeed", "gap": "allowableGap"},
         limit_bound=True,
         reads_files=True,
     ),
     "scip": _Solver(
         "scip",
         "install SCIP (https://scipopt.org, or: conda install -c conda-forge scip)",
-        _BRANCHING | {"seed"},
-        {"seed": "randomization/randomseedshift", "gap": "limits/absgap"},
+        options={"seed": "randomization/randomseedshift", "gap": "limits/absgap"},
         limit_bound=True,
     ),
     "gurobi": _Solver(
         "",
         "install Gurobi with a licence (pip install gurobipy)",
-        _BRANCHING | {"warm-start", "threads", "seed"},
-        {"threads": "Threads", "seed": "Seed", "gap": "MIPGapAbs", "relative_gap": "MIPGap"},
+        takes_starts=True,
+        options={
+            "threads": "Threads",
+            "seed": "Seed",
+            "gap": "MIPGapAbs",
+            "relative_gap": "MIPGap",
+        },
     ),
     "cplex": _Solver(
         "cplex",
         "install CPLEX with a licence and put `cplex` on the PATH",
-        _BRANCHING | {"warm-start", "threads", "seed"},
-        {
+        takes_starts=True,
+        options={
             "threads": "threads",
             "seed": "randomseed",
             "gap": "mip_tolerances_absmipgap",
@@ -119,14 +121,14 @@ class PyomoSolverEngine(Engine):
     says so, which CBC's does.  Time spent on writing the model counts.
     """
 
+    counts_work = False
     tolerance = 1e-6
 
     def __init__(self, solver: str) -> None:
         self.solver = solver
         self.name = f"pyomo:{solver}"
         self._known = _SOLVERS.get(solver, _Solver())
-        # Little is claimed for one that we do not know.
-        self.features = self._known.features
+        self.takes_starts = self._known.takes_starts
 
     def unavailable(self) -> str:
         """Return '' when Pyomo finds the solver, else what is missing and how to get it."""
@@ -234,7 +236,7 @@ class _Call:
     def _run(self) -> Outcome:
         program, relay = require_program(self.task.model), self.task.relay
         start = checked_hint(self.task.hint, program.columns)
-        if "warm-start" not in self.known.features:
+        if not self.known.takes_starts:
             start = None
         run = self._run_file if self.known.reads_files else self._run_model
         results, values = run(program, start)
@@ -324,7 +326,7 @@ class _Call:
         settings = {
             "threads": self.limits.threads,
             "seed": self.limits.seed,
-            "gap": self.limits.absolute_gap,
+            "gap": 0.0,
             "relative_gap": 0.0,
         }
         for setting, option in self.known.options.items():
@@ -373,7 +375,7 @@ class _Call:
             outcome.bound = _lower_bound(results, outcome.objective)
         if optimal:
             assert outcome.objective is not None
-            slack = self.limits.absolute_gap + 1e-6 * max(1.0, abs(outcome.objective))
+            slack = 1e-6 * max(1.0, abs(outcome.objective))
             if outcome.bound is None or outcome.bound >= outcome.objective - slack:
                 outcome.status = Status.OPTIMAL
         return outcome
