@@ -24,9 +24,8 @@ import numpy as np
 
 from stagepack.heuristics.effort import lending, spend, spent
 from stagepack.heuristics.schedule import annealing, effort, sequences, timing
-from stagepack.heuristics.schedule.effort import PART, RATE, Looks, Settings
+from stagepack.heuristics.schedule.effort import PART, RATE, Looks
 from stagepack.heuristics.schedule.greedy_kernels import B, F, Plan, Policy, Shop, W, list_schedule
-from stagepack.heuristics.schedule.lower_bounds import bounds
 from stagepack.heuristics.schedule.policies import policies
 from stagepack.heuristics.schedule.timing_kernels import FAR
 from stagepack.heuristics.schedule.tuning import TUNING, ListsTuning, ScheduleTuning
@@ -96,45 +95,6 @@ class Lists:
             if count < 0 or (placed < n and not going):
                 return None
         return plan.order
-
-
-def search(
-    instance: PipelineSchedule,
-    progress: Progress[ScheduleSolution],
-    settings: Settings,
-    tuning: ScheduleTuning = TUNING,
-) -> None:
-    """Report ever better schedules to `progress` until it says stop.
-
-    It goes on from the solution that `progress` has, if any, and ends whenever the bound of
-    :mod:`.bounds` is met; if `settings` are deterministic, after a fixed amount of work.
-    """
-    if progress.bound is None:
-        progress.raise_bound(*bounds.bound(instance, effort.asking(progress), tuning.bounds))
-    with contextlib.suppress(Stopped):
-        _search(instance, progress, settings, tuning)
-
-
-def _search(
-    instance: PipelineSchedule,
-    progress: Progress[ScheduleSolution],
-    settings: Settings,
-    tuning: ScheduleTuning,
-) -> None:
-    """Search from what is known, round after round."""
-    run = OrderSearch(instance, progress, settings.seed, tuning)
-    if progress.solution is not None:
-        run.adopt(progress.solution)
-    run.first_round(tuning.lists.first_round)
-    if progress.solution is None:
-        if progress.keep_going() and not progress.reason:
-            progress.reason = "list scheduling found no order within the memory limits"
-        return
-    for turn in itertools.count():
-        endless = settings.deterministic and settings.time_limit is None
-        if not progress.keep_going() or (endless and turn == tuning.lists.rounds):
-            return
-        run.improve(tuning.auto.turn)
 
 
 class OrderSearch:
