@@ -33,7 +33,7 @@ def find_engine(name: str, settings: Settings) -> solvers.Engine:
     reason = engine.unavailable()
     if reason:
         raise InputError(reason, field="engine")
-    if settings.deterministic and "work-limit" not in engine.features:
+    if settings.deterministic and not engine.counts_work:
         raise InputError(
             f"{engine.name} cannot be limited by work",
             field="deterministic",

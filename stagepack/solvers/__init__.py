@@ -37,15 +37,15 @@ def engine(name: str) -> Engine:
         from stagepack.solvers.cp_sat import CpSatEngine
 
         return CpSatEngine()
-    if name == "highs":
+    if name in ("highs", "pyomo:highs", "pyomo"):  # which has no better way to it than ours
         from stagepack.solvers.highs import HighsEngine
 
-        return HighsEngine()
+        return HighsEngine("pyomo:highs" if name == "pyomo" else name)
     family, _, solver = name.partition(":")
-    if family == "pyomo" and (solver or name == "pyomo"):
-        from stagepack.solvers.pyomo import PyomoHighsEngine, PyomoSolverEngine
+    if family == "pyomo" and solver:
+        from stagepack.solvers.pyomo import PyomoSolverEngine
 
-        return PyomoHighsEngine() if solver in ("", "highs") else PyomoSolverEngine(solver)
+        return PyomoSolverEngine(solver)
     raise InputError(
         f"no engine is called {name!r}",
         field="engine",

@@ -42,9 +42,6 @@ class CpSatEngine(Engine):
     """CP-SAT: exact integer arithmetic, incumbents, bounds, hints, cancellation."""
 
     name = "cp-sat"
-    features = frozenset(
-        {"incumbents", "bounds", "warm-start", "cancel", "threads", "seed", "work-limit"}
-    )
     tolerance = 0.0
 
     def unavailable(self) -> str:
@@ -67,19 +64,18 @@ class _Run:
     """One run of CP-SAT."""
 
     def __init__(self, task: Task) -> None:
-        model = _minimisation(task.model)
+        self.model = model = _checked(task.model)
         self.relay, self.log = task.relay, list[str]()
         self.start = checked_hint(task.hint, len(model.proto.variables))
         self.solver = solver = _configured(task.limits)
         for name, value in task.parameters.items():
             setattr(solver.parameters, name, value)
         if self.start is not None:
-            model = _hinted(model, self.start)
+            _hint(model, self.start)
             solver.parameters.log_search_progress = True
             solver.parameters.log_to_stdout = False
             solver.log_callback = self.log.append
-        self.model, proto = model, model.proto
-        self.valued = proto.has_objective() or proto.has_floating_point_objective()
+        self.valued = model.proto.has_objective()
         if self.valued:
             solver.best_bound_callback = self.relay.lower
         self.incumbents = _incumbents(self.relay, self.valued)
@@ -109,18 +105,12 @@ class _Run:
         return FIRST_AGREES if agreed else ""
 
 
-def _minimisation(model: object) -> CpModel:
+def _checked(model: object) -> CpModel:
     """Return a model that CP-SAT takes; refuse all others."""
     from ortools.sat.python import cp_model
 
     if not isinstance(model, cp_model.CpModel):
         raise StagepackError(f"engine cp-sat takes a CpModel, not a {type(model).__name__}")
-    proto = model.proto
-    maximises = (proto.has_objective() and proto.objective.scaling_factor < 0) or (
-        proto.has_floating_point_objective() and proto.floating_point_objective.maximize
-    )
-    if maximises:
-        raise StagepackError("the model maximises; minimise the negated objective")
     return model
 
 
@@ -133,7 +123,7 @@ def _configured(limits: Limits) -> CpSolver:
     parameters.random_seed = limits.seed
     parameters.catch_sigint_signal = False  # Ctrl-C belongs to the calling thread
     parameters.relative_gap_limit = 0.0
-    parameters.absolute_gap_limit = limits.absolute_gap
+    parameters.absolute_gap_limit = 0.0
     if limits.time_limit is not None:
         parameters.max_time_in_seconds = limits.time_limit
     if limits.work_limit is not None:
@@ -143,17 +133,15 @@ def _configured(limits: Limits) -> CpSolver:
     return solver
 
 
-def _hinted(model: CpModel, hint: Array) -> CpModel:
-    """Return a copy of `model` with `hint`: the model itself is never changed."""
+def _hint(model: CpModel, hint: Array) -> None:
+    """Let a `hint` be that of a model."""
     indices = np.flatnonzero(~np.isnan(hint))
     values = np.rint(hint[indices])
     if (np.abs(values) > 2.0**62).any():
         raise InputError("holds a value beyond 2**62", field="hint")
-    clone = model.clone()
-    clone.proto.clear_solution_hint()
-    clone.proto.solution_hint.vars.extend(indices.tolist())
-    clone.proto.solution_hint.values.extend(values.astype(np.int64).tolist())
-    return clone
+    model.proto.clear_solution_hint()
+    model.proto.solution_hint.vars.extend(indices.tolist())
+    model.proto.solution_hint.values.extend(values.astype(np.int64).tolist())
 
 
 def _incumbents(relay: Relay, has_objective: bool) -> CpSolverSolutionCallback:
@@ -192,7 +180,6 @@ def _read(model: CpModel, solver: CpSolver) -> Outcome:
     if status == cp_model.MODEL_INVALID:
         raise _rejected(model.validate() or "invalid")
     outcome.message = solver.status_name(status)
-    outcome.nodes = int(response.num_branches)
     outcome.work = float(response.deterministic_time)
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         outcome.status = Status.OPTIMAL if status == cp_model.OPTIMAL else Status.FEASIBLE

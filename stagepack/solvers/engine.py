@@ -65,9 +65,6 @@ class Limits:
         A limit that is the same on every machine: deterministic seconds in CP-SAT,
         :data:`stagepack.solvers.highs.NODES_PER_WORK` branch-and-bound nodes each in HiGHS.
         Without a `time_limit` beside it no clock ends the run.
-    absolute_gap : float
-        Incumbent and bound this close count as OPTIMAL, in units of the model's objective.
-        Just under 1 is right when every objective value is known to be an integer.
 
     Raises
     ------
@@ -79,10 +76,9 @@ class Limits:
     threads: int = 1
     seed: int = 0
     work_limit: float | None = None
-    absolute_gap: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("time_limit", "work_limit", "absolute_gap"):
+        for name in ("time_limit", "work_limit"):
             value = getattr(self, name)
             if value is not None and not value >= 0:
                 raise InputError(f"must be 0 or more, not {value}", field=name)
@@ -100,7 +96,7 @@ class Outcome:
     ----------
     status : Status
         Of the model: OPTIMAL, FEASIBLE, INFEASIBLE or UNKNOWN.  OPTIMAL is the engine's own
-        claim, within `Limits.absolute_gap` and the engine's `tolerance`.
+        claim, within its `tolerance`.
     values : ndarray or None
         The best solution, one value per column of the model.
     objective : float or None
@@ -116,8 +112,6 @@ class Outcome:
         cannot tell; None when no hint was given.
     hint_note : str
         What that rests on: the engine's own words, or why nothing was confirmed.
-    nodes : int
-        Branch-and-bound nodes or, in CP-SAT, branches; 0 when unknown.
     work : float
         Work done, in the unit of `Limits.work_limit`; 0 when unknown.
     runtime : float
@@ -135,7 +129,6 @@ class Outcome:
     duals: Array | None = None
     hint_accepted: bool | None = None
     hint_note: str = ""
-    nodes: int = 0
     work: float = 0.0
     runtime: float = 0.0
     message: str = ""
@@ -432,16 +425,18 @@ class Engine(ABC):
     ----------
     name : str
         The name that :func:`stagepack.solvers.engine` knows.
-    features : frozenset of str
-        Out of "incumbents", "bounds", "warm-start", "cancel", "threads", "seed", "work-limit".
-        Without "warm-start" the engine takes no hint: one that is given is ignored.
+    takes_starts : bool
+        Whether it takes hints; else one that is given is ignored.
+    counts_work : bool
+        Whether `Limits.work_limit` ends it.
     tolerance : float
         Relative tolerance of bounds and feasibility: 0.0 for exact integer arithmetic.
         ``bound - tolerance * max(1, |bound|)`` is safe.
     """
 
     name: str
-    features: frozenset[str]
+    takes_starts: bool = True
+    counts_work: bool = True
     tolerance: float
 
     @abstractmethod
@@ -480,7 +475,7 @@ class Engine(ABC):
         Parameters
         ----------
         model : object
-            A model in the engine's language; it is left as it was.
+            A model in the engine's language; of CP-SAT's, the hint becomes a part.
         hint : ndarray, optional
             One value per column, NaN where there is none.
         limits : Limits, optional
@@ -534,9 +529,8 @@ class Engine(ABC):
         if hint is not None:
             taken = job.start_taken()
             outcome.hint_accepted = taken != ""
-            hears = "warm-start" in self.features
             outcome.hint_note = taken or (
-                "did not confirm the start" if hears else "takes no start"
+                "did not confirm the start" if self.takes_starts else "takes no start"
             )
         outcome.interrupted = run.interrupted
         outcome.runtime = time.perf_counter() - began

@@ -1,4 +1,4 @@
-"""HiGHS as an engine: models are `Linear`, or Pyomo models, which are lowered to one.
+"""HiGHS as an engine: models are `Linear`.
 
 Values and hints go by column and are float64; integer columns hold whole numbers up to HiGHS's
 tolerance.  The same seed gives the same answer unless the clock ended the run.
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from stagepack.errors import StagepackError
-from stagepack.linear import Array, Linear
+from stagepack.linear import Array, Linear, require_program
 from stagepack.result import Status
 from stagepack.solvers.engine import (
     FIRST_AGREES,
@@ -29,7 +29,6 @@ from stagepack.solvers.engine import (
     agrees,
     checked_hint,
 )
-from stagepack.solvers.mute import muted
 
 TOLERANCE, LOOSE = 1e-9, 1e-6
 """Feasibility and integrality tolerance asked of HiGHS where a model has no ``tolerance`` of its
@@ -63,14 +62,9 @@ Event = Any
 class HighsEngine(Engine):
     """HiGHS: MILP and LP with incumbents, bounds, hints, cancellation.
 
-    Models are `Linear` or Pyomo models, whose columns are those of
-    :func:`stagepack.solvers.lowering.variables`.  A hint for a model without integers is never
-    accepted: HiGHS has no use for it.
+    A hint for a model without integers is never accepted: HiGHS has no use for it.
     """
 
-    features = frozenset(
-        {"incumbents", "bounds", "warm-start", "cancel", "threads", "seed", "work-limit"}
-    )
     tolerance = TOLERANCE
 
     def __init__(self, name: str = "highs") -> None:
@@ -92,11 +86,7 @@ class HighsEngine(Engine):
         _import()
 
     def job(self, task: Task) -> Job:
-        """Return the run of a Linear or a Pyomo model."""
-        if not isinstance(task.model, Linear):
-            from stagepack.solvers import lowering
-
-            lowering.require_pyomo_model(task.model)
+        """Return the run of a program."""
         return _Drive(task, task.relay, task.limits)
 
 
@@ -174,18 +164,6 @@ class _Drive:
             solver.setOptionValue("time_limit", 0.0)
         return self.started
 
-    def run(self) -> Outcome:
-        """Run the model, which is lowered if it is one of Pyomo's."""
-        program = self.task.model
-        if not isinstance(program, Linear):
-            from stagepack.solvers import lowering
-
-            try:
-                program, _ = lowering.lower(program)
-            except lowering.InfeasibleRowError as error:
-                return Outcome(status=Status.INFEASIBLE, message=str(error))
-        return self.solve(program)
-
     def start_taken(self) -> str:
         """Return that its first solution is the start, or that it found nothing worse."""
         if self.hint is not None and agrees(self.relay.first, self.hint):
@@ -195,9 +173,10 @@ class _Drive:
         worth = self.program.objective(self.start)
         return NO_WORSE if self.reached <= worth + LOOSE * max(1.0, abs(worth)) else ""
 
-    def solve(self, program: Linear) -> Outcome:
-        """Run a program; when that fails, again without presolve, at last with wide tolerances."""
-        self.program, self.lp = program, native(program)
+    def run(self) -> Outcome:
+        """Run it; when that fails, again without presolve, at last with wide tolerances."""
+        program = self.program = require_program(self.task.model)
+        self.lp = native(program)
         self.hint = checked_hint(self.task.hint, program.columns)
         self.is_mip = bool(program.integral.any())
         # Presolve has lost optima of general integers with coefficients above 1 (HiGHS 1.12).
@@ -231,9 +210,9 @@ class _Drive:
         if outcome.status is Status.OPTIMAL and not self._is_worth(outcome):
             # Presolve of HiGHS 1.16 may take a start for the better solution that it becomes in
             # what is left of the model, prove that optimal, and return the start.
-            bound, work, nodes = outcome.bound, outcome.work, outcome.nodes
+            bound, work = outcome.bound, outcome.work
             outcome = self._once(None)
-            outcome.work, outcome.nodes = outcome.work + work, outcome.nodes + nodes
+            outcome.work += work
             outcome.bound = max((b for b in (bound, outcome.bound) if b is not None), default=None)
         if outcome.values is not None and self.is_mip:
             outcome.objective = self.reached = self.program.objective(outcome.values)
@@ -287,7 +266,7 @@ class _Drive:
             "presolve": "choose" if self.presolves else "off",
             "presolve_rule_off": 0 if self._probes() else 1 << 15,
             "mip_rel_gap": 0.0,
-            "mip_abs_gap": float(self.limits.absolute_gap),
+            "mip_abs_gap": 0.0,
         }.items():
             _expect(solver.setOptionValue(option, value), f"option {option} = {value}")
         _expect(solver.passModel(self.lp), "the model")
@@ -319,8 +298,7 @@ class _Drive:
         if self.cancelled:  # before there was anything to cancel
             self.cancel()
         try:
-            with muted:
-                status = solver.run()
+            status = solver.run()
             if status == _import().HighsStatus.kError:
                 raise _SolveError("HiGHS failed for numerical reasons")
         finally:
@@ -384,19 +362,9 @@ class _Drive:
             self._run(solver)
             if solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
                 return Outcome(status=Status.INFEASIBLE, message="Infeasible")
-            return self._with_point(solver)
+            return Outcome(status=Status.UNKNOWN, message="Primal infeasible or unbounded")
         finally:
             _release(solver)
-
-    def _with_point(self, solver: Highs) -> Outcome:
-        """Return the outcome of an unbounded model: a point at most, and never a bound."""
-        outcome = Outcome(status=Status.UNKNOWN, message="Primal infeasible or unbounded")
-        outcome.values = _point(solver)
-        if outcome.values is not None:
-            outcome.status = Status.FEASIBLE
-            outcome.objective = self.program.objective(outcome.values)
-            outcome.message = "Unbounded"
-        return outcome
 
     def _read(self, solver: Highs) -> Outcome:
         highspy = _import()
@@ -405,9 +373,8 @@ class _Drive:
         info = solver.getInfo()
         message = solver.modelStatusToString(status)
         outcome = Outcome(status=Status.UNKNOWN, message=message)
-        outcome.nodes = max(0, int(info.mip_node_count)) if self.is_mip else 0
         outcome.work = (
-            outcome.nodes / NODES_PER_WORK
+            max(0, int(info.mip_node_count)) / NODES_PER_WORK
             if self.is_mip
             else max(0, int(info.simplex_iteration_count)) / ITERATIONS_PER_WORK
         )

@@ -1,8 +1,7 @@
-"""Linear Pyomo models and programs as arrays: each can be turned into the other."""
+"""Programs for other solvers: as models of Pyomo, and as files in CPLEX LP format."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -16,123 +15,13 @@ from stagepack.linear import Array, Linear
 CHUNK = 2000
 """Rows or columns between two looks of a long conversion at its caller's wish to stop."""
 
-_one_compiler = threading.Lock()
-
 # What Pyomo makes: it tells no types.
 Model = Any
-Column = Any
 Expression = Any
-StandardForm = Any
 
 
 class InfeasibleRowError(StagepackError):
     """A row without variables that cannot hold: the model is infeasible as it stands."""
-
-
-def require_pyomo_model(model: Model) -> None:
-    """Raise a StagepackError unless `model` is a concrete Pyomo model."""
-    # The base classes are asked for by name, so that a wrong model does not import Pyomo.
-    if not any(base.__name__ == "BlockData" for base in type(model).__mro__):
-        raise StagepackError(
-            f"takes a Linear or a Pyomo ConcreteModel, not a {type(model).__name__}"
-        )
-
-
-def variables(model: Model) -> list[Column]:
-    """Return the variables of a Pyomo model in the order of its values and hints.
-
-    That is ``list(model.component_data_objects(pyo.Var, active=True))``: every variable of
-    every active block as declared, fixed and unused ones included.
-    """
-    import pyomo.environ as pyo
-
-    return list(model.component_data_objects(pyo.Var, active=True))
-
-
-def lower(model: Model) -> tuple[Linear, list[Column]]:
-    """Lower a linear Pyomo model, with at most one active, minimised objective, to arrays.
-
-    Columns are the variables: those of :func:`variables`, then any that the constraints use but the
-    model does not own.  A fixed variable is a column with equal bounds, a variable without a
-    constraint an empty column.  A range constraint becomes two rows.
-
-    Raises InfeasibleRowError where a constraint without variables cannot hold.
-    """
-    import pyomo.environ as pyo
-    from scipy.sparse import coo_array
-
-    objectives = list(model.component_data_objects(pyo.Objective, active=True))
-    if len(objectives) > 1:
-        raise StagepackError(f"the model has {len(objectives)} active objectives; keep one")
-    if objectives and objectives[0].sense == pyo.maximize:
-        raise StagepackError("the model maximises; minimise the negated objective")
-    form = _standard_form(model)
-
-    columns = variables(model)
-    place = {id(variable): column for column, variable in enumerate(columns)}
-    for variable in form.columns:
-        if id(variable) not in place:
-            place[id(variable)] = len(columns)
-            columns.append(variable)
-    chosen = np.array([place[id(variable)] for variable in form.columns], dtype=np.int64)
-
-    kinds = np.array([row.bound_type for row in form.rows], dtype=np.int64)
-    sides = np.asarray(form.rhs, dtype=np.float64)
-    entries = coo_array(form.A)
-    costs = np.zeros(len(columns))
-    if objectives:
-        costs[chosen] = np.asarray(form.c.todense()).ravel()
-    lower_bounds, upper_bounds, integral = _domains(columns)
-    program = Linear.of(
-        cost=costs,
-        lower=lower_bounds,
-        upper=upper_bounds,
-        integral=integral,
-        row=entries.row,
-        column=chosen[entries.col],
-        value=entries.data,
-        low=np.where(kinds <= 0, sides, -np.inf),
-        high=np.where(kinds >= 0, sides, np.inf),
-        offset=float(form.c_offset[0]) if objectives else 0.0,
-    )
-    return program, columns
-
-
-def _standard_form(model: Model) -> StandardForm:
-    """Return what Pyomo makes of a linear model: matrix, sides, costs, and whose they are."""
-    from pyomo.common.errors import InfeasibleConstraintException, PyomoException
-    from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
-
-    try:
-        # Pyomo switches garbage collection off meanwhile and on again in strict order: two at
-        # once, one of them left behind, would leave it off for good.
-        with _one_compiler:
-            return LinearStandardFormCompiler().write(model, mixed_form=True)
-    except InfeasibleConstraintException as error:
-        raise InfeasibleRowError(str(error)) from error
-    except (PyomoException, ValueError) as error:
-        raise StagepackError(f"the Pyomo model cannot be lowered: {error}") from error
-
-
-def _domains(columns: list[Column]) -> tuple[Array, Array, Array]:
-    """Return lower bounds, upper bounds and integrality, each of shape (columns,)."""
-    lower_bounds = np.full(len(columns), -np.inf)
-    upper_bounds = np.full(len(columns), np.inf)
-    integral = np.zeros(len(columns), dtype=bool)
-    for column, variable in enumerate(columns):
-        if variable.fixed:
-            lower_bounds[column] = upper_bounds[column] = variable.value
-            continue
-        low, high = variable.bounds
-        if low is not None:
-            lower_bounds[column] = low
-        if high is not None:
-            upper_bounds[column] = high
-        if variable.is_integer():
-            integral[column] = True
-        elif not variable.is_continuous():
-            raise StagepackError(f"the domain of {variable.name} is neither real nor integer")
-    return lower_bounds, upper_bounds, integral
 
 
 def lift(program: Linear, check: Callable[[], object] = lambda: None) -> Model:

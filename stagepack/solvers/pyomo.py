@@ -1,8 +1,7 @@
-"""Pyomo as an engine: HiGHS through our own driver, and every other solver Pyomo knows.
+"""Pyomo as an engine: every solver that Pyomo knows.
 
-``pyomo:highs`` lowers a Pyomo model to arrays and runs it with callbacks, hints, bounds and
-cancellation.  ``pyomo:NAME`` hands the model to Pyomo's `SolverFactory`; what such a solver
-returns is checked against the lowered model before it counts.
+``pyomo:NAME`` hands a program to Pyomo's `SolverFactory`; what such a solver returns is checked
+against the program before it counts.
 """
 
 from __future__ import annotations
@@ -28,14 +27,11 @@ import numpy as np
 
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, StagepackError
-from stagepack.linear import Array, Linear
+from stagepack.linear import Array, Linear, require_program
 from stagepack.result import Status
 from stagepack.solvers import lowering
 from stagepack.solvers.engine import Engine, Job, Limits, Outcome, Task, checked_hint
-from stagepack.solvers.highs import HighsEngine
-from stagepack.solvers.lowering import Column, Model, lift, lower, variables
-
-__all__ = ["PyomoHighsEngine", "PyomoSolverEngine", "lift", "lower", "variables"]
+from stagepack.solvers.lowering import Model
 
 START_TAKEN = re.compile(r"MIPStart provided solution with cost (\S+)")
 FIRST_INCUMBENT = re.compile(r"Integer solution of (\S+) found")
@@ -46,22 +42,6 @@ Command = Any
 Results = Any
 
 NO_PYOMO = "Pyomo is not installed; run: pip install 'pyomo>=6.10.1'"
-
-
-class PyomoHighsEngine(HighsEngine):
-    """HiGHS for Pyomo models (and for a Linear, as it is)."""
-
-    def __init__(self, name: str = "pyomo:highs") -> None:
-        super().__init__(name)
-
-    def unavailable(self) -> str:
-        """Return '' when Pyomo and highspy are installed, else what to install."""
-        return super().unavailable() if importlib.util.find_spec("pyomo") else NO_PYOMO
-
-    def load(self) -> None:
-        """Import highspy and Pyomo (about 1.5 s the first time)."""
-        super().load()
-        _import()
 
 
 @dataclass(frozen=True)
@@ -76,49 +56,51 @@ class _Solver:
 
     command: str = ""
     remedy: str = ""
-    features: frozenset[str] = frozenset()
+    takes_starts: bool = False
     options: dict[str, str] = field(default_factory=dict)
     limit_bound: bool = False
     whole_seconds: bool = False
     reads_files: bool = False
 
 
-_BRANCHING = frozenset({"cancel", "bounds"})
 _SOLVERS = {
     "glpk": _Solver(
         "glpsol",
         "install GLPK (Debian and Ubuntu: apt-get install glpk-utils; macOS: brew install glpk)",
-        _BRANCHING | {"seed"},
-        {"seed": "seed"},
+        options={"seed": "seed"},
         whole_seconds=True,
         reads_files=True,
     ),
     "cbc": _Solver(
         "cbc",
         "install CBC (Debian and Ubuntu: apt-get install coinor-cbc; macOS: brew install cbc)",
-        _BRANCHING | {"warm-start", "threads", "seed"},
-        {"threads": "threads", "seed": "randomCbcSeed", "gap": "allowableGap"},
+        takes_starts=True,
+        options={"threads": "threads", "seed": "randomCbcSeed", "gap": "allowableGap"},
         limit_bound=True,
         reads_files=True,
     ),
     "scip": _Solver(
         "scip",
         "install SCIP (https://scipopt.org, or: conda install -c conda-forge scip)",
-        _BRANCHING | {"seed"},
-        {"seed": "randomization/randomseedshift", "gap": "limits/absgap"},
+        options={"seed": "randomization/randomseedshift", "gap": "limits/absgap"},
         limit_bound=True,
     ),
     "gurobi": _Solver(
         "",
         "install Gurobi with a licence (pip install gurobipy)",
-        _BRANCHING | {"warm-start", "threads", "seed"},
-        {"threads": "Threads", "seed": "Seed", "gap": "MIPGapAbs", "relative_gap": "MIPGap"},
+        takes_starts=True,
+        options={
+            "threads": "Threads",
+            "seed": "Seed",
+            "gap": "MIPGapAbs",
+            "relative_gap": "MIPGap",
+        },
     ),
     "cplex": _Solver(
         "cplex",
         "install CPLEX with a licence and put `cplex` on the PATH",
-        _BRANCHING | {"warm-start", "threads", "seed"},
-        {
+        takes_starts=True,
+        options={
             "threads": "threads",
             "seed": "randomseed",
             "gap": "mip_tolerances_absmipgap",
@@ -129,7 +111,7 @@ _SOLVERS = {
 
 
 class PyomoSolverEngine(Engine):
-    """One of the solvers that Pyomo knows by name, such as "glpk", for a Linear or a Pyomo model.
+    """One of the solvers that Pyomo knows by name, such as "glpk".
 
     It reports no incumbents on the way.  Its answer is OPTIMAL when it says so and no finite
     bound of its own contradicts it.  A solver that is a program of its own can be cancelled; one
@@ -139,14 +121,14 @@ class PyomoSolverEngine(Engine):
     says so, which CBC's does.  Time spent on writing the model counts.
     """
 
+    counts_work = False
     tolerance = 1e-6
 
     def __init__(self, solver: str) -> None:
         self.solver = solver
         self.name = f"pyomo:{solver}"
         self._known = _SOLVERS.get(solver, _Solver())
-        # Little is claimed for one that we do not know.
-        self.features = self._known.features
+        self.takes_starts = self._known.takes_starts
 
     def unavailable(self) -> str:
         """Return '' when Pyomo finds the solver, else what is missing and how to get it."""
@@ -171,9 +153,7 @@ class PyomoSolverEngine(Engine):
                 return None
 
     def job(self, task: Task) -> Job:
-        """Return the run of a Linear or a Pyomo model."""
-        if not isinstance(task.model, Linear):
-            lowering.require_pyomo_model(task.model)
+        """Return the run of a program."""
         return _Call(self.solver, self._known, self._factory(), task, task.limits)
 
 
@@ -254,30 +234,18 @@ class _Call:
             return Outcome(status=Status.UNKNOWN, message=str(error))
 
     def _run(self) -> Outcome:
-        columns: list[Column] = []
-        model, relay = self.task.model, self.task.relay
-        if isinstance(model, Linear):
-            program, count = model, model.columns
-        else:
-            program, columns = lower(model)
-            count = len(variables(model))
-        start = checked_hint(self.task.hint, count)
-        if "warm-start" not in self.known.features:
+        program, relay = require_program(self.task.model), self.task.relay
+        start = checked_hint(self.task.hint, program.columns)
+        if not self.known.takes_starts:
             start = None
-        if self.known.reads_files:
-            results, values = self._run_file(program, start)
-        else:
-            if model is program:
-                model = lift(program, self.check)
-                columns = [model.x[column] for column in range(count)]
-            results, values = self._run_model(model, program, columns, start)
+        run = self._run_file if self.known.reads_files else self._run_model
+        results, values = run(program, start)
         if results is None:
             return Outcome(status=Status.UNKNOWN, message="cancelled, or no time left to solve")
         outcome = self._read(results, _accepted(values, program), program)
         if outcome.bound is not None:
             relay.lower(outcome.bound)
         if outcome.values is not None:
-            outcome.values = outcome.values[:count]
             relay.incumbent(outcome.values, outcome.objective)
         return outcome
 
@@ -322,27 +290,19 @@ class _Call:
                     self.check()
                 file.write(f"{number} x{column} {round(start[column])}\n")
 
-    def _run_model(
-        self, model: Model, program: Linear, columns: list[Column], start: Array | None
-    ) -> tuple[Results, Array | None]:
-        """Solve a Pyomo model; return Pyomo's results and the value of every column."""
-        before = [(v, v.value, v.stale) for v in columns]
+    def _run_model(self, program: Linear, start: Array | None) -> tuple[Results, Array | None]:
+        """Solve by way of a Pyomo model; return Pyomo's results and the value of every column."""
+        model = lowering.lift(program, self.check)
         options: JsonObject = {}
-        try:
-            if start is not None:
-                for variable, value in zip(columns, start.tolist(), strict=False):
-                    variable.set_value(None if math.isnan(value) else value, skip_validation=True)
-                capable = getattr(self.solver, "warm_start_capable", None)
-                if capable is not None and capable():
-                    options["warmstart"] = True
-            results = self._solve(model, options)
-            return results, None if results is None else _loaded_values(
-                model, results, columns, program
-            )
-        finally:
-            for variable, value, stale in before:
-                variable.set_value(value, skip_validation=True)
-                variable.stale = stale
+        if start is not None:
+            for column, value in enumerate(start.tolist()):
+                given = None if math.isnan(value) else value
+                model.x[column].set_value(given, skip_validation=True)
+            capable = getattr(self.solver, "warm_start_capable", None)
+            if capable is not None and capable():
+                options["warmstart"] = True
+        results = self._solve(model, options)
+        return results, None if results is None else _loaded_values(model, results, program)
 
     def _solve(self, model: Model, options: JsonObject, reserve: float = 0.0) -> Results:
         """Return Pyomo's results for a model or file.
@@ -366,7 +326,7 @@ class _Call:
         settings = {
             "threads": self.limits.threads,
             "seed": self.limits.seed,
-            "gap": self.limits.absolute_gap,
+            "gap": 0.0,
             "relative_gap": 0.0,
         }
         for setting, option in self.known.options.items():
@@ -415,21 +375,19 @@ class _Call:
             outcome.bound = _lower_bound(results, outcome.objective)
         if optimal:
             assert outcome.objective is not None
-            slack = self.limits.absolute_gap + 1e-6 * max(1.0, abs(outcome.objective))
+            slack = 1e-6 * max(1.0, abs(outcome.objective))
             if outcome.bound is None or outcome.bound >= outcome.objective - slack:
                 outcome.status = Status.OPTIMAL
         return outcome
 
 
-def _loaded_values(
-    model: Model, results: Results, columns: list[Column], program: Linear
-) -> Array | None:
+def _loaded_values(model: Model, results: Results, program: Linear) -> Array | None:
     """Return the solution in `results` by column, or None without one."""
     if len(results.solution) == 0:
         return None
+    columns = [model.x[column] for column in range(program.columns)]
     for variable in columns:
-        if not variable.fixed:
-            variable.set_value(None)
+        variable.set_value(None)
     with _quiet():
         try:
             model.solutions.load_from(results)

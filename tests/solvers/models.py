@@ -1,4 +1,4 @@
-"""Small models, stated once as arrays and written in the language of every engine."""
+"""Small models, stated once as arrays and written as every engine takes them."""
 
 from __future__ import annotations
 
@@ -42,14 +42,8 @@ class Milp:
     def objective(self, values: Array) -> float:
         return float(self.costs @ values + self.offset)
 
-    def written_as(self, language: str) -> Any:
-        if language == "cp-sat":
-            return self.cp_sat()
-        if language == "arrays":
-            return self.arrays()
-        from stagepack.solvers.pyomo import lift
-
-        return lift(self.arrays())
+    def written_for(self, name: str) -> Any:
+        return self.cp_sat() if name == "cp-sat" else self.arrays()
 
     def arrays(self) -> Linear:
         row, column = np.nonzero(self.matrix)

@@ -6,7 +6,6 @@ A step is about the time that a compiled loop takes for one arc of a longest pat
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
 
 from stagepack.heuristics import effort
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
@@ -30,22 +29,6 @@ OFFER, CHECK = 100_000, 0.8
 
 LONG = RATE // 10
 """Steps of a check from which on it must end before the run, where there is a solution."""
-
-
-class Settings(Protocol):
-    """What of the settings of a run matters here."""
-
-    @property
-    def seed(self) -> int:
-        """Of the random numbers."""
-
-    @property
-    def deterministic(self) -> bool:
-        """Whether to be limited by work instead of time."""
-
-    @property
-    def time_limit(self) -> float | None:
-        """The limit of the run, for turning it into work."""
 
 
 def asking(progress: ScheduleProgress) -> Going:

@@ -4,11 +4,10 @@ The priorities are given by a policy: how far F may run ahead of B, how far W ma
 order of kinds, and how long to wait for an operation of higher priority.  An F is started only if
 memory then still suffices to finish everything, so that no policy causes a deadlock.  The first
 round tries the policies behind the known rules, and lists with fixed sequences.  Then annealing
-moves single operations of the best schedules, and hill climbing occasionally varies the best
-policies.
+moves single operations of the best schedules, and policies that are left are tried in between.
 
 Cost: O(log d + stages of a device) for each operation of a list schedule, unless memory is unusual;
-policies and climbs are many list schedules.
+policies are many list schedules.
 
 Sources: the greedy of Qi et al. 2024, Zero bubble pipeline parallelism (arXiv 2401.10241, section
 4); the banker's algorithm, Dijkstra 1965.
@@ -25,10 +24,9 @@ import numpy as np
 
 from stagepack.heuristics.effort import lending, spend, spent
 from stagepack.heuristics.schedule import annealing, effort, sequences, timing
-from stagepack.heuristics.schedule.effort import PART, RATE, Looks, Settings
+from stagepack.heuristics.schedule.effort import PART, RATE, Looks
 from stagepack.heuristics.schedule.greedy_kernels import B, F, Plan, Policy, Shop, W, list_schedule
-from stagepack.heuristics.schedule.lower_bounds import bounds
-from stagepack.heuristics.schedule.policies import changed, policies
+from stagepack.heuristics.schedule.policies import policies
 from stagepack.heuristics.schedule.timing_kernels import FAR
 from stagepack.heuristics.schedule.tuning import TUNING, ListsTuning, ScheduleTuning
 from stagepack.instances.profile import Array
@@ -99,49 +97,10 @@ class Lists:
         return plan.order
 
 
-def search(
-    instance: PipelineSchedule,
-    progress: Progress[ScheduleSolution],
-    settings: Settings,
-    tuning: ScheduleTuning = TUNING,
-) -> None:
-    """Report ever better schedules to `progress` until it says stop.
-
-    It goes on from the solution that `progress` has, if any, and ends whenever the bound of
-    :mod:`.bounds` is met; if `settings` are deterministic, after a fixed amount of work.
-    """
-    if progress.bound is None:
-        progress.raise_bound(*bounds.bound(instance, effort.asking(progress), tuning.bounds))
-    with contextlib.suppress(Stopped):
-        _search(instance, progress, settings, tuning)
-
-
-def _search(
-    instance: PipelineSchedule,
-    progress: Progress[ScheduleSolution],
-    settings: Settings,
-    tuning: ScheduleTuning,
-) -> None:
-    """Search from what is known, round after round."""
-    run = OrderSearch(instance, progress, settings.seed, tuning)
-    if progress.solution is not None:
-        run.adopt(progress.solution)
-    run.first_round(tuning.lists.first_round)
-    if run.policy is None and progress.solution is None:
-        if progress.keep_going() and not progress.reason:
-            progress.reason = "list scheduling found no order within the memory limits"
-        return
-    for turn in itertools.count():
-        endless = settings.deterministic and settings.time_limit is None
-        if not progress.keep_going() or (endless and turn == tuning.lists.rounds):
-            return
-        run.improve(tuning.auto.turn)
-
-
 class OrderSearch:
-    """A search under way: the best policy, the best orders, and whom to tell.
+    """A search under way: policies that are left, the best orders, and whom to tell.
 
-    Every improvement is offered to `progress`; coolings and climbs follow from `seed`.
+    Every improvement is offered to `progress`; coolings follow from `seed`.
     """
 
     def __init__(
@@ -156,11 +115,8 @@ class OrderSearch:
         self._looked = effort.looking(progress)
         self.lists = Lists(instance, look=self._looked, tuning=tuning.lists)
         self._keep_going = effort.asking(progress)
-        self.policy: Policy | None = None
+        self._listed = False  # whether a policy has not got stuck
         self._random = np.random.default_rng(seed)
-        self._value = FAR  # of the best policy
-        self._good: list[tuple[int, Policy]] = []  # values and policies, the best first
-        self._stuck = False
         self._untried: Iterator[Policy] = iter(())
         self._seed = seed
         self._cooled = 0
@@ -173,7 +129,7 @@ class OrderSearch:
         The very first one is tried to its end where there is no solution yet, unless the run is
         interrupted.  Once there is a solution, lists with fixed sequences and a cooling come
         before all policies, or all but the first where it is large, and those that `work` does not
-        suffice for, in seconds, are left for climbs.
+        suffice for, in seconds, are left for later turns.
         """
         end, opened, tuning = spent() + work, False, self._tuning.lists
         if self._tuning.auto.sequences:
@@ -191,7 +147,7 @@ class OrderSearch:
             if not (careful and opened):
                 self._open(careful=careful)
             self._try_all(end, first=careful and self.progress.solution is None)
-            if self.policy is not None or not self.progress.keep_going():
+            if self._listed or not self.progress.keep_going():
                 return
 
     def _open(self, *, careful: bool) -> None:
@@ -210,11 +166,8 @@ class OrderSearch:
         for policy in self._untried:
             if not first and not self.progress.keep_going():
                 return
-            value = self._try(policy, first)
+            self._try(policy, first)
             first = False
-            if value < FAR:
-                good = [*self._good, (value, policy)]
-                self._good = sorted(good, key=lambda row: row[0])[: self._tuning.lists.good]
             if spent() >= end and self.progress.solution is not None:
                 return
 
@@ -246,40 +199,15 @@ class OrderSearch:
             self._keep_in_mind(value, self.lists.timing.order_of(solution.start))
 
     def improve(self, work: float) -> None:
-        """Anneal, and climb once a turn of coolings, for so many seconds of work."""
-        end = spent() + work
+        """Anneal, and try policies that are left once a turn of coolings, for so many seconds."""
+        end, every = spent() + work, self._tuning.lists.elite
         while self.progress.keep_going() and spent() < end:
             before = spent()
-            every = self._tuning.lists.climb_every
-            if self._cooled % every == every - 1 and self._tuning.auto.climbs:
-                self.climb()
+            if self._cooled % every == every - 1:
+                self._try_all(spent() + self._tuning.auto.turn)
             self.anneal()
             if spent() == before:
                 return
-
-    def climb(self) -> None:
-        """Change a good policy at random, and keep what is not worse.
-
-        It goes on from the best one; after a climb in vain, from one of the best of the first
-        round, whose rest is tried before.  None where policies come nowhere near what is known.
-        """
-        tuning = self._tuning.lists
-        self._try_all(spent() + self._tuning.auto.turn)
-        far = self._value > tuning.near * self._best
-        if self.policy is None or far or not self.progress.keep_going():
-            return
-        policy, value, best = self.policy, self._value, self._value
-        if self._stuck:
-            value, policy = self._good[int(self._random.integers(len(self._good)))]
-        tries = tuning.climb_operations // len(self.instance.operations)
-        for _ in range(min(max(tries, tuning.climb_least), tuning.climb_most)):
-            if not self.progress.keep_going():
-                return
-            other = changed(policy, self.lists.shop, self._random)
-            found = self._try(other)
-            if found <= value:
-                policy, value = other, found
-        self._stuck = self._value == best and not self._stuck
 
     def anneal(self) -> None:
         """Cool from a good order: from each in turn first, then twice of three times the best."""
@@ -319,23 +247,20 @@ class OrderSearch:
             elite = sorted([*self._elite, (value, order)], key=lambda row: row[0])
             self._elite = elite[: self._tuning.lists.elite]
 
-    def _try(self, policy: Policy, late: bool = False) -> int:
-        """Return what a policy is worth, FAR where it gets stuck or time ends, unless `late`."""
+    def _try(self, policy: Policy, late: bool = False) -> None:
+        """Offer what a policy gives, unless it gets stuck or time ends, which `late` does not."""
         order = self.lists.order(policy, self._uninterrupted if late else self._keep_going)
-        if order is None:
-            return FAR
-        value = self._offer(order, "list scheduling")
-        if value <= self._value:
-            self.policy, self._value = policy, value
-        return value
+        if order is not None:
+            self._listed = True
+            self._offer(order, "list scheduling")
 
     def _uninterrupted(self, steps: int) -> bool:
         """Count steps; go on, even late, unless the run is interrupted."""
         spend(steps / RATE)
         return not self.progress.interrupted
 
-    def _offer(self, order: Array, source: str) -> int:
-        """Offer the best times for orders, remember these, and return their value."""
+    def _offer(self, order: Array, source: str) -> None:
+        """Offer the best times for orders, and remember these."""
         start = self.lists.timing.best(order)
         if start is None:
             raise ValueError("orders contradict one another")
@@ -345,7 +270,6 @@ class OrderSearch:
         if value < self._best:
             effort.offer(self.instance, self.progress, solution, source)
         self._keep_in_mind(value, order)
-        return value
 
 
 def evaluation(instance: PipelineSchedule) -> int:

@@ -1,7 +1,7 @@
 """Policies of list schedules: how far F may run ahead, how far W may lag behind, and priorities.
 
 These are the policies behind the known rules, from the shortest possible ramps to any lifetime in
-between, and random variations.
+between.
 
 Cost: O(p + edges) each.  Sources: see :mod:`.greedy`.
 """
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from stagepack.heuristics.schedule.effort import Looks
-from stagepack.heuristics.schedule.greedy_kernels import B, F, Policy, Shop, W
+from stagepack.heuristics.schedule.greedy_kernels import B, F, Policy, W
 from stagepack.heuristics.schedule.lower_bounds import bounds
 from stagepack.heuristics.schedule.lower_bounds.ramps import Ramps
 from stagepack.heuristics.schedule.rules import depths
@@ -117,34 +117,3 @@ def _rank(depth: Array, turn: tuple[int, int, int]) -> Array:
     for kind in (F, B, W):
         rank[:, kind] = place[kind] * scale + (depth if kind else -depth)
     return rank
-
-
-def changed(policy: Policy, shop: Shop, random: np.random.Generator) -> Policy:
-    """Return a policy that differs from `policy` in one to three places, within what `shop` allows.
-
-    `random` chooses the places and what they hold.
-    """
-    cap, debt, rank, wait, strict = (column.copy() for column in policy)
-    p = len(cap)
-    for _ in range(int(random.integers(1, 4))):
-        s = int(random.integers(p))
-        what = int(random.integers(7))
-        if what == 6:
-            cap = np.clip(np.rint(cap * random.uniform(0.8, 1.25)), 1, shop.microbatches)
-            cap = cap.astype(np.int64)
-        elif what <= 1:
-            cap[s] = np.clip(cap[s] + random.integers(-2, 3), 1, shop.microbatches[s])
-        elif what == 2:
-            debt[s] = FAR if random.random() < 0.3 else random.integers(shop.microbatches[s] + 1)
-        elif what == 3:
-            kind = int(random.integers(shop.kinds))
-            wait[s, kind] = int(random.random() ** 2 * shop.duration[s].max())
-        elif what == 4:
-            one, two = random.integers(p, size=2)
-            kind = int(random.integers(shop.kinds))
-            other = int(random.integers(shop.kinds))
-            rank[one, kind], rank[two, other] = rank[two, other], rank[one, kind]
-        else:
-            at = int(shop.device[s])
-            strict[at] = 1 - strict[at]
-    return Policy(cap, debt, rank, wait, strict)

@@ -54,10 +54,6 @@ class AutoTuning(Tuning):
     """Switch: list schedules by more policies than the first.  Without it 1 of 5 open instances was
     worse, a large one (0.7 %)."""
 
-    climbs: bool = True
-    """Switch: the best policies are changed at random.  Without it 6 of 6 open layouts were as
-    good."""
-
     annealing: bool = True
     """Switch: annealing over the orders of devices."""
 
@@ -113,7 +109,7 @@ class AutoTuning(Tuning):
 class ListsTuning(Tuning):
     """List schedules, and the search that they begin."""
 
-    not_zero = ("climb_every", "good", "choice_price")
+    not_zero = ("elite", "choice_price")
     at_once = ("periods",)
     alike = (("slopes", "more"), ("patience", "payments"))
 
@@ -132,29 +128,14 @@ class ListsTuning(Tuning):
     large: int = 400
     """Operations from which on the first policies come before that cooling."""
 
-    climb_every: int = 6
-    """Coolings from a climb to the next; by trial."""
-
     rounds: int = 12
     """Turns of a run that is to repeat and has no limit."""
-
-    climb_operations: int = 600_000
-    """Operations placed in a climb: about a second."""
-
-    climb_least: int = 20
-    """Policies tried in a climb at least, and"""
-
-    climb_most: int = 400
-    """Policies tried in a climb at most; by trial."""
-
-    near: float = 1.02
-    """Times the best value known up to which changing a policy may lead below it; by trial."""
 
     elite: int = 6
     """Orders from which coolings begin: a turn of coolings has as many."""
 
     good: int = 8
-    """Policies of the first round to which climbs return, and sequences that are timed exactly."""
+    """Sequences that are timed exactly."""
 
     caps: tuple[float, ...] = (0.3, 0.4, 0.5, 0.6, 0.75)
     """Parts of the stages below that are tried as caps of F's ahead, for little memory."""

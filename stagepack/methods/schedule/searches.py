@@ -134,8 +134,29 @@ def _searching(instance: PipelineSchedule, progress: ScheduleProgress, settings:
     if len(instance.operations) > tuning.auto.rules_first:
         _rules(instance, progress, tuning)
     _bound(instance, progress, tuning)
-    if progress.keep_going() or progress.solution is None:
-        greedy.search(instance, progress, settings, tuning)
+    if not progress.keep_going() and progress.solution is not None:
+        return
+    search = _orders(instance, progress, settings)
+    search.first_round(tuning.lists.first_round)
+    if progress.solution is None:
+        if progress.keep_going() and not progress.reason:
+            progress.reason = "list scheduling found no order within the memory limits"
+        return
+    endless = settings.deterministic and settings.time_limit is None
+    for turn in itertools.count():
+        if not progress.keep_going() or (endless and turn == tuning.lists.rounds):
+            return
+        search.improve(tuning.auto.turn)
+
+
+def _orders(
+    instance: PipelineSchedule, progress: ScheduleProgress, settings: Settings
+) -> greedy.OrderSearch:
+    """Return a search over orders that goes on from the best solution known."""
+    search = greedy.OrderSearch(instance, progress, settings.seed, settings.tuned(TUNING))
+    if progress.solution is not None:
+        search.adopt(progress.solution)
+    return search
 
 
 # ---------------------------------------------------------------------- where to start
@@ -151,9 +172,7 @@ def _start(
         _rules(instance, progress, tuning)
     _bound(instance, progress, tuning)
     effort.looking(progress)(0)
-    search = greedy.OrderSearch(instance, progress, settings.seed, tuning)
-    if progress.solution is not None:
-        search.adopt(progress.solution)
+    search = _orders(instance, progress, settings)
     if settings.warm_start == "auto":
         # At least of one list, however late, where there is no rule.
         search.first_round(tuning.lists.first_round)
@@ -322,7 +341,7 @@ def _auto(instance: PipelineSchedule, progress: ScheduleProgress, settings: Sett
 
 
 def _improve(search: greedy.OrderSearch, progress: ScheduleProgress, work: float) -> None:
-    """Anneal and climb from the best schedules known, for so many seconds of work."""
+    """Anneal from the best schedules known, for so many seconds of work."""
     if progress.solution is not None:
         search.adopt(progress.solution)
     search.improve(work)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 from stagepack import catalog
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.methods import Settings, counted
-from stagepack.progress import Progress
+from stagepack.progress import Progress, Stopped
 
 
 def zero_bubble(p: int, m: int, f: int, b: int, w: int, limit: int | None) -> PipelineSchedule:
@@ -84,5 +85,6 @@ def run(
         instance.evaluate, instance.check, time_limit=None if deterministic else time_limit
     )
     settings = Settings(seed=seed, deterministic=deterministic, time_limit=time_limit)
-    counted(search)(instance, progress, settings)
+    with contextlib.suppress(Stopped):
+        counted(search)(instance, progress, settings)
     return progress
