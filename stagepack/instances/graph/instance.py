@@ -40,7 +40,7 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
 
     @property
     def proviso(self) -> str:
-        """What the proof leaves out: microbatches in flight, a missing pass, other bytes, busy CPUs."""
+        """What the proof leaves out: microbatches in flight, a missing pass, bytes, busy CPUs."""
         m, most, said = self.microbatches, self.devices, []
         if self.objective == Objective.LATENCY:
             said += ["CPUs are taken to do any number of nodes at once"] if self.cpus else []
