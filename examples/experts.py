@@ -15,6 +15,7 @@ all of them are decided, and the answer is proved.
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -25,6 +26,8 @@ import numpy as np
 
 import stagepack as sp
 
+FEW = 8
+"""Experts that are looked at, of the hottest and of the coldest."""
 Placement = list[list[int]]
 """Of each device: the experts of which it holds a copy."""
 
@@ -102,6 +105,24 @@ def bound(loads: Sequence[int], devices: int, slots: int) -> Fraction:
     return max(Fraction(sum(loads), devices), heaviest)
 
 
+def bound_of(loads: Sequence[int], copies: Sequence[int], devices: int, slots: int) -> Fraction:
+    """Return what no placement of so many copies is below.
+
+    The i heaviest are on devices of their own, which hold the lightest besides where slots must be
+    used, and one of these no less than the mean; or two of them are on one device.
+    """
+    every = sorted(Fraction(w, r) for w, r in zip(loads, copies, strict=True) for _ in range(r))
+    light = [Fraction(0), *itertools.accumulate(every)]
+    heavy = every[::-1]
+    best, unused = Fraction(sum(loads), devices), devices * slots - len(every)
+    for i in range(1, min(devices, len(every)) + 1):
+        others = min(len(every) - i, max(0, i * (slots - 1) - unused))
+        apart = (sum(heavy[:i], Fraction(0)) + light[others]) / i
+        together = 2 * heavy[i - 1] + light[max(0, slots - 2 - unused)]
+        best = max(best, min(apart, together) if i > 1 else apart)
+    return max(best, sum(heavy[devices - 1 : devices + 1])) if len(heavy) > devices else best
+
+
 def numbers(
     loads: Sequence[int], devices: int, slots: int, below: Fraction
 ) -> Iterator[list[int]]:
@@ -154,54 +175,58 @@ def place(loads: Sequence[int], devices: int, slots: int, seconds: float = 10) -
     end = time.monotonic() + seconds
     best = eplb(loads, devices, slots)
     value, least = largest(loads, slots, best), bound(loads, devices, slots)
-    tried: set[tuple[int, ...]] = set()
-    open_bounds: list[Fraction] = []
+    known: dict[tuple[int, ...], Fraction] = {}
 
-    def take(copies: list[int], share: float) -> bool:
-        """Decide numbers of copies, once; return whether that is better."""
+    def take(copies: list[int], most: float) -> bool:
+        """Decide numbers of copies unless they can be no better; return whether they are."""
         nonlocal best, value
-        if tuple(copies) in tried:
+        before = known.get(tuple(copies), bound_of(loads, copies, devices, slots))
+        known[tuple(copies)] = before
+        seconds = min(most, end - time.monotonic())
+        if before >= value or seconds <= 0:
             return False
-        tried.add(tuple(copies))
-        found, proved = decided(loads, copies, devices, slots, share)
-        if found is not None and largest(loads, slots, found) < value:
-            best, value = found, largest(loads, slots, found)
-            open_bounds.append(proved)
-            return True
-        open_bounds.append(proved)
-        return False
+        found, proved = decided(loads, copies, devices, slots, seconds)
+        known[tuple(copies)] = max(before, proved)
+        worth = value if found is None else largest(loads, slots, found)
+        if found is None or worth >= value:
+            return False
+        best, value = found, worth
+        return True
 
-    def left() -> float:
-        return end - time.monotonic()
-
-    copies, better = copies_of_eplb(loads, devices * slots), True
-    take(copies, seconds / 4)
-    while better and value > least and left() > seconds / 2:
-        better = False
-        for copies in neighbours(best, len(loads)):
-            if value > least and left() > seconds / 2 and take(copies, seconds / 20):
-                better = True
-                break
+    take(copies_of_eplb(loads, devices * slots), seconds / 4)
+    half = time.monotonic() + seconds / 2
+    better = True
+    while better and value > least and time.monotonic() < half:
+        changes = neighbours(loads, best, slots, value)
+        better = any(take(copies, seconds / 20) for copies in changes if time.monotonic() < half)
     for copies in numbers(loads, devices, slots, value):
-        if value == least or left() <= 0:
+        take(copies, seconds)
+        if value == least or time.monotonic() > end:
             return Answer(best, value, least)
-        take(copies, left())
-    return Answer(best, value, max(least, min([value, *open_bounds])))
+    return Answer(best, value, max(least, min([value, *known.values()])))
 
 
-def neighbours(placement: Placement, experts: int) -> Iterator[list[int]]:
-    """Yield numbers of copies with one more of an expert on the fullest devices, one less elsewhere.
+def neighbours(
+    loads: Sequence[int], placement: Placement, slots: int, value: Fraction
+) -> list[list[int]]:
+    """Return numbers of copies with one more of an expert and one less of another.
 
-    In all directions, as loads are not told: whoever asks has few experts, or little time.
+    Those that might be better than `value`, of the hottest and the coldest experts; first what EPLB
+    would pack best.
     """
-    copies = [sum(device.count(expert) for device in placement) for expert in range(experts)]
-    for more in range(experts):
-        for less in range(experts):
-            if more != less and copies[less] > 1:
-                changed = list(copies)
-                changed[more] += 1
-                changed[less] -= 1
-                yield changed
+    copies = [sum(device.count(expert) for device in placement) for expert in range(len(loads))]
+    found = []
+    several = [e for e, many in enumerate(copies) if many > 1]
+    hot = sorted(range(len(loads)), key=lambda e: -Fraction(loads[e], copies[e]))[:FEW]
+    cold = sorted(several, key=lambda e: Fraction(loads[e], copies[e] - 1))[:FEW]
+    for more, less in itertools.product(hot, cold):
+        changed = list(copies)
+        changed[more] += 1
+        changed[less] -= 1
+        if more != less and Fraction(loads[less], changed[less]) < value:
+            packed = largest(loads, slots, pack(loads, changed, len(placement), slots))
+            found.append((packed, changed))
+    return [changed for _, changed in sorted(found)]
 
 
 LAYERS = (

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from stagepack.heuristics.random_kernels import draw
 from stagepack.instances.profile import Array
-from stagepack.kernels.compiled import compiled, inner
+from stagepack.kernels.compiled import compiled, step
 
 FAR = 2**61
 """Ticks of what cannot be: all latencies are below."""
@@ -63,7 +63,7 @@ class Scratch(NamedTuple):
     held: Array  # (k,): bytes on each accelerator
 
 
-@inner
+@step
 def ends(places: Array, graph: Graph, scratch: Scratch) -> tuple[int, int]:
     """Return when the last group ends, and the ticks of all; `FAR` twice where some wait in a
     circle.  O(nodes + edges + members of nets).
@@ -72,12 +72,11 @@ def ends(places: Array, graph: Graph, scratch: Scratch) -> tuple[int, int]:
     """
     k, count = len(graph.room), len(graph.block)
     load, ready, waits, queue = scratch.load, scratch.ready, scratch.waits, scratch.queue
-    load[:] = 0
-    ready[:] = 0
-    waits[:] = 0
+    for g in range(k + count):
+        load[g], ready[g], waits[g] = 0, 0, 0
     for place in range(k):
-        scratch.mark[place] = 0  # else it might be of the same net, the last time
-    scratch.first[:] = -1
+        # Marks of the last look might be of the same nets.
+        scratch.mark[place], scratch.first[place] = 0, -1
     for b in range(len(places)):
         if places[b] >= 0:
             load[places[b]] += graph.time[places[b], b]
@@ -160,7 +159,7 @@ def worth(places: Array, graph: Graph, scratch: Scratch) -> int:
     return ends(places, graph, scratch)[0]
 
 
-@inner
+@step
 def _put(b: int, place: int, places: Array, graph: Graph, scratch: Scratch) -> None:
     """Move a block."""
     if places[b] >= 0:
@@ -170,7 +169,7 @@ def _put(b: int, place: int, places: Array, graph: Graph, scratch: Scratch) -> N
     places[b] = place
 
 
-@inner
+@step
 def _gather(b: int, side: int, places: Array, graph: Graph, stamp: int, scratch: Scratch) -> int:
     """Write to `moved` a block and, along the edges of one side, those of its place; return how
     many: `side` 1 for what reads it, -1 for what it reads, 0 for none.  Each block comes once.
