@@ -43,7 +43,11 @@ from tests.relations import plans as random_models
 DATA = Path(os.environ.get("STAGEPACK_DATA", "../shared/data"))
 STAGES: dict[str, Any] = {"devices": 4, "bandwidth": "10GB/s"}
 PUBLIC: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    ("pipedream", "*_graph.txt", {"kind": "pipeline-partition", "training": True, **STAGES}),
+    (
+        "pipedream",
+        "*_graph.txt",
+        {"kind": "pipeline-partition", "training": True, "objective": "bottleneck", **STAGES},
+    ),
     ("pipedream", "*_graph.txt", {"kind": "graph-partition", **STAGES}),
     ("pipedream", "*_graph.txt", {"kind": "graph-partition", "objective": "replicated", **STAGES}),
     ("dnn-partitioning/*", "*.json", {}),

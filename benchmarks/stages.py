@@ -38,9 +38,9 @@ def measured(ranks: int, microbatches: int, repeats: int) -> PlanMeasure:
     """
     torch.set_num_threads(1)
     module, sample = model(8, 256), (torch.randn(2, 64, 256),)
-    profile = sp.profile_model(module, sample, depth=2, measure=True)
+    profile = sp.profile_model(module, sample, depth=2, measure=True, training=True)
     chain = sp.PipelinePartition.from_profile(
-        profile, sp.Cluster.uniform(ranks), training=True, microbatches=microbatches
+        profile, sp.Cluster.uniform(ranks), microbatches=microbatches
     )
     plan = sp.plan_model(chain, time_limit=10, split=True)
     return sp.measure_plan(module, plan, sample, depth=2, orders=ORDERS, repeats=repeats)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -321,6 +322,8 @@ def test_check_names_false_claims_and_exits_4(tmp_path: Path) -> None:
     assert document["again"][0]["status"] == "OPTIMAL"
     false = {c["claim"] for c in document["claims"] if c["verdict"] == "false"}
     assert false == {"objective", "bound", "proof", "gap", "trace"}
+    again = run("check", instance, result, "--prove").stdout
+    assert re.search(r"solved again by [\w-]+ \([^)]+\): OPTIMAL, objective 9, bound 9", again)
     done = run("check", instance, result, "--capacity", "20")
     assert (done.returncode, "--anyway" in done.stderr) == (2, True)
     result.write_text(json.dumps(true("pipeline")))

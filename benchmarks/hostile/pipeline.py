@@ -146,7 +146,11 @@ def fractions_of_cycles(share: float) -> PipelinePartition:
     """Floats of very different size."""
     n = count(share, 20_000, 20)
     return PipelinePartition.from_arrays(
-        10.0 ** random_of(n).uniform(-9, 9, n), devices=16, in_bytes=_layers(n + 1), bandwidth=0.001
+        10.0 ** random_of(n).uniform(-9, 9, n),
+        devices=16,
+        in_bytes=_layers(n + 1),
+        bandwidth=0.001,
+        objective="bottleneck",
     )
 
 

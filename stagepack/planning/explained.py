@@ -200,6 +200,8 @@ def _changed(plan: ModelPlan) -> Iterator[_Question]:
         (one.instance.chip for one in plan.levels if isinstance(one.instance, PhaseSchedule)), None
     )
     for what in known.what_ifs(whole):
+        if what.instance.objective != whole.objective:
+            continue  # a schedule says when links are busy, whatever stages were cut for
         changed: Any = what.instance.replace(objective=cut.objective)
         if network is None:
             yield _Question(what.change, changed, remote=remote)

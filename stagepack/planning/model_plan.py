@@ -15,6 +15,7 @@ from stagepack.contracts import Instance, JsonObject, Number
 from stagepack.errors import InputError, a, suggest
 from stagepack.evidence import Proof
 from stagepack.formats.door import dump
+from stagepack.formats.roles import device_list
 from stagepack.formats.solutions import write_solution
 from stagepack.instances.graph import GraphPartition
 from stagepack.instances.graph.problem import DeviceOrder
@@ -407,7 +408,9 @@ class ModelPlan(Shown):
                 )
         if level not in names:
             raise InputError(f"unknown {level!r}", field="level", remedy=suggest(level, names))
-        chosen = self.level(level)
+        chosen, cut = self.level(level), self.levels[0]
+        if level == "schedule" and isinstance(cut.instance, PipelinePartition):
+            device_list(cut.instance, cut.result.solution)  # whose rows are ranks
         write_solution(chosen.instance, chosen.result, path, as_=as_, **options)
 
     def to_html(self, path: str | Path) -> None:

@@ -277,7 +277,7 @@ def _of_profile(
     """Return the layers of a profile as a chain, or as a graph."""
     if not graph:
         return require_one_each(PipelinePartition.from_profile(profile, cluster, **options))
-    usual = BOTH_PASSES if options.get("training") else {}
+    usual = BOTH_PASSES if profile.trains(options.get("training")) else {}
     return GraphPartition.from_profile(profile, cluster, **{**usual, **options})
 
 

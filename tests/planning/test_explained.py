@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import stagepack as sp
+from stagepack.instances.tradeoffs import BESIDE, tradeoffs
 from stagepack.result import Status
 from tests.cli.shell import run
 from tests.planning import test_inside, test_phased_graphs
@@ -115,3 +116,11 @@ def test_the_command_explains_plans(tmp_path: Path) -> None:
     ):
         told = run(*words)
         assert (told.returncode, message in told.stderr) == (2, True), told.stderr
+
+
+def test_other_objectives_of_the_cut_are_no_change_of_a_plan() -> None:
+    instance = test_inside.graph(0).replace(objective="sum")
+    asked = [what.change for what in tradeoffs(instance.kind).what_ifs(instance)]
+    assert BESIDE in asked
+    found = sp.explain_plan(sp.plan_model(instance), time_limit=10)
+    assert BESIDE not in [change.change for change in found.changes]

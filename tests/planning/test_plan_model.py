@@ -410,3 +410,20 @@ def test_a_plan_says_what_it_decided_and_why_a_level_has_no_proof() -> None:
     assert "chosen for the whole step, not for this value" in chosen
     free = sp.plan_model(chain(0).replace(free_order=True, fewer_stages=True))
     assert "layers in this order, at most one stage a device" in " ".join(str(free).split())
+
+
+def test_the_order_of_ranks_comes_with_their_devices(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Row r is what rank r does, which runs stage r: on the device that the plan chose for it."""
+    devices = tuple(sp.Device(speed=speed) for speed in (1, 4, 2))
+    unlike = sp.PipelinePartition.from_arrays(
+        [90, 10, 10, 10, 30, 20, 60, 60], cluster=sp.Cluster(devices=devices)
+    )
+    sp.plan_model(unlike, microbatches=4).export(tmp_path / "order.csv")
+    assert not caplog.messages
+    plan = sp.plan_model(unlike.replace(free_order=True), microbatches=4)
+    plan.export(tmp_path / "order.csv")
+    used = ",".join(map(str, plan.level("partition").result.solution.devices))
+    assert used == "2,0,1"
+    assert f"run with CUDA_VISIBLE_DEVICES={used} " in caplog.text

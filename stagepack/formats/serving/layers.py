@@ -37,7 +37,6 @@ def environment(
     """
     require_layers(instance, letters=letters, skips=skips)
     require_adjacent(instance, solution, skips, tool)
-    visible = device_list(instance, solution)
     stages = stage_letters(instance, solution, letters)
     for at, stage in enumerate(stages):
         if "t" not in stage:
@@ -47,6 +46,7 @@ def environment(
                 remedy="cut elsewhere (--forbid-cut)",
             )
     counts = ",".join(str(stage.count("t")) for stage in stages)
+    visible = device_list(instance, solution)
     lines = [f"{tool.upper()}_PP_LAYER_PARTITION={counts}", *filter(None, [visible])]
     return "".join(f"{line}\n" for line in lines)
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import stagepack as sp
@@ -52,7 +53,7 @@ def test_a_residual_network_is_counted() -> None:
     parameters = sum(p.numel() for p in module.parameters())
     assert network.weights == parameters
     assert sum(block.constants for block in network.blocks) == 4 * (2 * 4 * 4 + 2 * 4)
-    profile = sp.profile_model(module, IMAGE)
+    profile = sp.profile_model(module, IMAGE, training=True)
     assert (held(profile, "parameters"), held(profile, "gradients")) == (4 * parameters,) * 2
     assert held(profile, "optimiser state") == 8 * parameters
     assert names(profile) == [
@@ -116,7 +117,7 @@ def test_tied_weights_are_one_variable_and_one_colour() -> None:
     assert [layer.tied.keys() for layer in profile.layers] == [weight.keys(), set(), weight.keys()]
     assert profile.layers[0].held("embed.weight")["gradients"] == 4 * 20 * 8
     assert held(profile.together(), "parameters") == 4 * (20 * 8 + 8 * 8 + 8)
-    graph = sp.GraphPartition.from_profile(profile, sp.Cluster.uniform(2), training=True)
+    graph = sp.GraphPartition.from_profile(profile, sp.Cluster.uniform(2))
     assert graph.colour.tolist() == [0, -1, 0]
     chain = sp.PipelinePartition.from_profile(profile, sp.Cluster.uniform(2))
     assert chain.tied is not None
@@ -182,6 +183,7 @@ def test_memory_of_both_passes_is_measured() -> None:
     assert (first.stash, second.stash) == (4 * 5 * 40, 4 * 5 * 30)
     assert all(p.grad is None for p in module.parameters())
     machine = sp.Cluster.uniform(1)
+    profile = msgspec.structs.replace(profile, training=None)  # of both, as to its exclusive bytes
     for training, least in ((False, first.temporary), (True, first.backward_temporary)):
         chain = sp.PipelinePartition.from_profile(profile, machine, training=training)
         assert chain.temporary[0] == least
@@ -189,9 +191,10 @@ def test_memory_of_both_passes_is_measured() -> None:
 
 def test_a_measured_profile_is_partitioned(capsys: pytest.CaptureFixture[str]) -> None:
     profile = sp.profile_model(
-        models.encoder(), TOKENS, measure=True, repeats=1, depth=2, progress=True
+        models.encoder(), TOKENS, measure=True, repeats=1, depth=2, progress=True, training=True
     )
-    chain = sp.PipelinePartition.from_profile(profile, sp.Cluster.uniform(2), training=True)
+    chain = sp.PipelinePartition.from_profile(profile, sp.Cluster.uniform(2))
+    assert chain.training
     assert sp.solve(chain).status is sp.Status.OPTIMAL
     assert "measur" in capsys.readouterr().err
 
@@ -322,7 +325,7 @@ def test_modules_are_planned_directly() -> None:
     said: dict[str, Any] = {"training": True, "microbatches": 3}
     plan = sp.plan_model(net, "generic-2", sample_inputs=inputs, **said)
     assert plan.check() == ()
-    profile = sp.profile_model(net, inputs, machine="generic-2")
+    profile = sp.profile_model(net, inputs, machine="generic-2", training=True)
     same = sp.plan_model(profile, "generic-2", **said)
     assert (plan.objective, plan.bound) == (same.objective, same.bound)
     with pytest.raises(InputError, match="sample_inputs"):
@@ -330,10 +333,10 @@ def test_modules_are_planned_directly() -> None:
 
 
 def test_a_profile_becomes_every_kind_that_is_made_of_layers() -> None:
-    profile = sp.profile_model(models.encoder(layers=1), TOKENS, machine="ipu-pod2")
+    profile = sp.profile_model(models.encoder(layers=1), TOKENS, machine="ipu-pod2", training=True)
     kinds: Any = (sp.PipelinePartition, sp.GraphPartition, sp.PipelineSchedule, sp.PhaseSchedule,
                   sp.LmemPacking)  # fmt: skip
-    made = [kind.from_profile(profile, "ipu-pod2", training=True) for kind in kinds]
+    made = [kind.from_profile(profile, "ipu-pod2") for kind in kinds]
     assert [instance.name for instance in made] == [profile.name] * len(kinds)
     cycles = [2 * layer.forward for layer in profile.layers]
     assert made[0].backward.tolist() == made[3].backward.tolist() == cycles
@@ -356,3 +359,17 @@ def test_a_batch_of_no_samples_is_refused_and_an_empty_cache_is_not() -> None:
     with pytest.raises(InputError, match=r"hold no values: \(0, 3, 4\), \(0, 2, 4\); give"):
         sp.profile_model(Cached(), (torch.zeros(0, 3, 4), torch.zeros(0, 2, 4)))
     assert sp.profile_model(Cached(), (torch.ones(1, 3, 4), torch.zeros(1, 0, 4))).layers
+
+
+def test_a_profile_is_of_inference_unless_training_is_said() -> None:
+    """As is everything else; instances are what the profile's bytes are of."""
+    net = torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(4)))
+    for said, trains in (({}, False), ({"training": False}, False), ({"training": True}, True)):
+        profile = sp.profile_model(net, (torch.zeros(2, 8),), **said)
+        assert ("gradients" in profile.layers[0].exclusive) == trains
+        chain = sp.PipelinePartition.from_profile(profile, sp.Cluster.uniform(2))
+        assert chain.training == trains
+        first = str(sp.solve(chain)).splitlines()[0]
+        assert ("training with" if trains else ", inference, ") in first
+        with pytest.raises(InputError, match=f"training: is {not trains}, but the profile has"):
+            sp.GraphPartition.from_profile(profile, sp.Cluster.uniform(2), training=not trains)

@@ -196,9 +196,9 @@ def test_devices_that_wait_for_one_another_are_no_stages(right: Any, devices: An
     module, plan, inputs = forked(right, *devices)
     with pytest.raises(InputError, match="assignment: devices 0 and 1 wait for one another"):
         sp.build_stages(module, plan, inputs)
-    twice = sp.profile_model(module, inputs)
+    twice = sp.profile_model(module, inputs, training=True)
     graph = sp.GraphPartition.from_profile(
-        twice, sp.Cluster.uniform(2), training=True, objective="forward+backward"
+        twice, sp.Cluster.uniform(2), objective="forward+backward"
     )
     with pytest.raises(InputError, match="has 8 nodes, not the 4 layers of the module"):
         sp.build_stages(module, sp.GraphSolution.of(graph, [0] * 8), inputs)
