@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     from stagepack.integrations.pytorch import pipe_model as pipe_model
     from stagepack.integrations.pytorch import profile_model as profile_model
     from stagepack.integrations.pytorch import run_pipeline as run_pipeline
+    from stagepack.integrations.pytorch import tied_gradients as tied_gradients
     from stagepack.planning import ModelPlan as ModelPlan
     from stagepack.planning import PlanExplanation as PlanExplanation
     from stagepack.planning import Tuning as Tuning
@@ -113,8 +114,10 @@ if TYPE_CHECKING:
     from stagepack.solve import versions as versions
     from stagepack.tradeoffs import Explanation as Explanation
     from stagepack.tradeoffs import Front as Front
+    from stagepack.tradeoffs import Recut as Recut
     from stagepack.tradeoffs import explain as explain
     from stagepack.tradeoffs import pareto as pareto
+    from stagepack.tradeoffs import recut as recut
 
 __version__ = "0.1.0"
 
@@ -151,6 +154,7 @@ _NAMES = {
         "pipe_model",
         "profile_model",
         "run_pipeline",
+        "tied_gradients",
     ),
     "stagepack.planning": (
         "ModelPlan",
@@ -167,7 +171,7 @@ _NAMES = {
     "stagepack.report.plot": ("plot",),
     "stagepack.result": ("Result", "Status", "Termination", "Trace"),
     "stagepack.solve": ("methods", "pack", "solve", "versions"),
-    "stagepack.tradeoffs": ("Explanation", "Front", "explain", "pareto"),
+    "stagepack.tradeoffs": ("Explanation", "Front", "Recut", "explain", "pareto", "recut"),
 }
 _MODULES = ("plots",)
 """Modules that need no import of their own."""

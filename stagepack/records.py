@@ -14,8 +14,8 @@ from stagepack.errors import InputError
 from stagepack.result import Result, Status, Termination
 
 NOTHING: Result[Solution] = Result(status=Status.UNKNOWN, termination=Termination.FINISHED)
-FIELDS = (*NOTHING.to_dict(), "command")
-"""What results are written with; the command by ``stagepack solve`` alone."""
+FIELDS = (*NOTHING.to_dict(), "command", "device_names", "best")
+"""What results are written with; the last three by ``stagepack solve`` alone."""
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 RECORDS: JsonObject = {
     "instance": str,
@@ -30,6 +30,8 @@ RECORDS: JsonObject = {
     "options": JsonObject,
     "versions": dict[str, str],
     "command": str,
+    "device_names": list[str],
+    "best": JsonObject,
 }
 """Fields that tell of a run, and what they hold."""
 

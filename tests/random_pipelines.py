@@ -176,3 +176,54 @@ def optimum(instance: PipelinePartition) -> tuple[Number, PipelineSolution] | No
         if best is None or value < best[0]:
             best = value, solution
     return best
+
+
+def tied(given: PipelinePartition, objective: str, seed: int) -> PipelinePartition:
+    """Return an instance whose layers share weights, mostly in training.
+
+    Parameters
+    ----------
+    given : PipelinePartition
+    objective : str
+    seed : int
+        Of the weights: none, small and huge ones, of one layer, of some, and of all.
+    """
+    draw = np.random.default_rng([seed, 3])
+    weights = {
+        f"weight{at}": (
+            int(draw.choice([0, 1, 20, 60, 10**6])),
+            sorted(draw.choice(given.n, int(draw.integers(1, given.n + 1)), replace=False)),
+        )
+        for at in range(int(draw.integers(1, 4)))
+    }
+    microbatches = int(draw.integers(1, 5))
+    training = bool(draw.random() < 0.85)
+    return given.replace(
+        objective=objective, tied=weights, training=training, microbatches=microbatches
+    )
+
+
+def moved(given: PipelinePartition, seed: int) -> PipelinePartition:
+    """Return the question of the fewest moves from some cut, within some limit.
+
+    Parameters
+    ----------
+    given : PipelinePartition
+        What is limited is its objective.
+    seed : int
+        Of the cut, which may be none of this instance, the bytes and the limit.
+    """
+    draw = np.random.default_rng([seed, 4])
+    nbytes = draw.integers(0, 3, given.n) * int(draw.choice([1, 7, 10**9]))
+    nbytes[draw.integers(given.n)] += 1
+    given = given.replace(exclusive={"weights": nbytes})
+    held = draw.integers(-1, given.k, given.n)
+    held = np.sort(held) if draw.random() < 0.7 else held
+    best, limit = optimum(given), None
+    if best is not None and draw.random() < 0.9:
+        limit = float(draw.choice([0.9, 1, 1, 1.05, 1.2, 2])) * best[0]
+        whole = isinstance(best[0], int)
+        limit = int(limit) if whole and draw.random() < 0.5 else limit
+    return given.replace(
+        objective="moves", previous=held.tolist(), limited=given.objective, limit=limit
+    )

@@ -313,6 +313,8 @@ def test_check_names_false_claims_and_exits_4(tmp_path: Path) -> None:
     assert done.returncode == 4
     assert "objective \\x1b[31mzero: false; the solution is worth 9" in done.stdout
     assert "bound 12: false; no lower bound: the solution is worth 9" in done.stdout
+    above = "false; the bound 12 is above the objective 9: it is no bound"
+    assert above in done.stdout
     done = run("check", instance, result, "--json", "--prove")
     assert done.returncode == 4
     document = json.loads(done.stdout)

@@ -20,6 +20,8 @@ DOCS = ROOT / "docs"
 PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in DOCS.rglob("*.md"))]
 CODE = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
 SHELL = re.compile(r"^```sh\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+ROW = re.compile(r"^\|(.*)\| `(stagepack [^`]+)` \|$", re.MULTILINE)
+"""Of a table whose last column has a command."""
 FILE = re.compile(r"\w+(\.\w+)+")  # other than a name of the catalog
 OUTPUTS = ("-o", "--export", "--offsets", "--csv")
 
@@ -31,7 +33,9 @@ def code(page: str) -> list[tuple[str, str]]:
 
 def commands(page: str) -> list[str]:
     """Return the lines of a page that read a file."""
-    lines = "".join(SHELL.findall((ROOT / page).read_text())).splitlines()
+    text = (ROOT / page).read_text()
+    lines = "".join(SHELL.findall(text)).splitlines()
+    lines += [f"{line[2]} # {line[1]}" for line in ROW.finditer(text)]
     return [line for line in lines if re.match(rf"stagepack \w+ {FILE.pattern}( |$)", line)]
 
 

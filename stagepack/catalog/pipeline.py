@@ -53,7 +53,9 @@ def parameters(name: str) -> JsonObject:
 def of_network(name: str, **given: Any) -> PipelinePartition:
     """Return the instance of a network on a cluster, all its parameters `given`."""
     profile, cluster = profiled(name, given)
-    return PipelinePartition.from_profile(profile, cluster, **{key: given[key] for key in TRAINED})
+    tied = "together" if given.get("tied") is True else given.get("tied") or None
+    options = {key: given[key] for key in TRAINED}
+    return PipelinePartition.from_profile(profile, cluster, tied=tied, **options)
 
 
 def profiled(name: str, given: JsonObject) -> tuple[ModelProfile, Cluster]:

@@ -283,6 +283,8 @@ def _gap(case: Case, claimed: object) -> Judgement:
     if is_number(claimed) and abs(claimed - own) <= margin:
         return Judgement(Verdict.CONFIRMED, own)
     detail = f"objective {short(value)} and bound {short(bound)} make {own:.6g}"
+    if own < -margin:
+        detail = f"the bound {short(bound)} is above the objective {short(value)}: it is no bound"
     return Judgement(case.wrong(), own, detail)
 
 

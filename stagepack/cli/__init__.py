@@ -217,6 +217,8 @@ def main() -> NoReturn:
 def _elsewhere(error: Any) -> str:
     """Return who takes an option that the command at hand does not, or ``--set``; "" for none."""
     wanted, own = getattr(error, "option_name", ""), error.ctx and error.ctx.command.name
+    if not hasattr(error, "possibilities"):  # the option is known, and something else is wrong
+        return ""
     word = wanted.removeprefix("--").replace("-", "_")
     if own and any("--set" in given.opts for given in error.ctx.command.params) and _is_word(word):
         return f"; say --set {word}=VALUE"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import json
@@ -50,7 +51,8 @@ def _option(name: str, kind: type, *names: str, description: str, **how: Any) ->
 
 def _of_word(word: Parameter) -> inspect.Parameter:
     """Return the option of a word of the vocabulary."""
-    how: JsonObject = {"metavar": word.unit.upper() or LETTERS[word.type]}
+    kind = str if word.type is bool and word.choices else word.type
+    how: JsonObject = {"metavar": word.unit.upper() or LETTERS[kind]}
     about = word.description
     if word.unit == "bytes":
         how["parser"], about = str, f"{about}: 900000000, 1e9, 16GiB"
@@ -66,7 +68,7 @@ def _of_word(word: Parameter) -> inspect.Parameter:
     names = ["--training/--inference"] if word.name == "training" else []
     return _option(
         word.name,
-        str if word.type is list else word.type,  # numbers with commas between
+        str if kind is list else kind,  # numbers with commas between
         *names,
         description=about,
         rich_help_panel=HEADINGS[word.option],
@@ -85,6 +87,17 @@ def _of_change(change: Change) -> inspect.Parameter:
         metavar=change.unit.upper(),
         rich_help_panel=FREEDOM,
     )
+
+
+def _changes() -> dict[str, Change]:
+    """Return what can be changed once an instance is read, what several problems know once."""
+    found: dict[str, Change] = {}
+    for change in (change for known in PROBLEMS.values() for change in known.changes):
+        if change.name in found:
+            about = f"{found[change.name].description}; {change.description}"
+            change = dataclasses.replace(change, description=about)
+        found[change.name] = change
+    return found
 
 
 def _options() -> tuple[inspect.Parameter, ...]:
@@ -108,7 +121,7 @@ def _options() -> tuple[inspect.Parameter, ...]:
             autocompletion=completion.formats,
         ),
         *(_of_word(word) for word in VOCABULARY.values() if word.option),
-        *(_of_change(change) for known in PROBLEMS.values() for change in known.changes),
+        *map(_of_change, _changes().values()),
         _option(
             "settings",
             list[str],
@@ -213,17 +226,16 @@ def _parted(context: JsonObject) -> tuple[JsonObject, JsonObject]:
 def instance_of(source: str, context: JsonObject) -> Instance:
     """Return the instance that `source` names: a file or an entry of the catalog."""
     now, later = _parted(context)
-    readers = {
-        change.name: change.read and kinds.named(kind, "formats", change.read)
-        for kind, known in (PROBLEMS.items() if later else ())
-        for change in known.changes
-        if change.name in later
-    }
     # To minimise how little changes needs something old.
-    objective = now.pop("objective", None) if any(readers.values()) else None
+    old = later and any(_changes()[name].read for name in later)
+    objective = now.pop("objective", None) if old else None
     problem = _source(source, now)
+    own = {change.name: change.read for change in PROBLEMS[problem.kind].changes}
     changes = {
-        name: read(later[name], problem) if read else later[name] for name, read in readers.items()
+        name: kinds.named(problem.kind, "formats", own[name])(value, problem)
+        if own.get(name)
+        else value
+        for name, value in later.items()
     }
     if objective is not None:
         changes["objective"] = objective

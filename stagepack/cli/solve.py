@@ -10,10 +10,11 @@ import typer
 
 from stagepack import files
 from stagepack.cli import completion
-from stagepack.cli.context import instance_of
+from stagepack.cli.context import CHANGED, instance_of
 from stagepack.cli.options import (
     EXIT_INPUT,
     EXIT_UNVERIFIED,
+    FREEDOM,
     LIMITS,
     METHOD,
     OUTPUT,
@@ -89,6 +90,15 @@ def solve(
             "--deterministic",
         ),
     ] = False,
+    tolerance: Annotated[
+        str | None,
+        option(
+            FREEDOM,
+            "With --previous: the fewest bytes move of a cut whose objective is worse than the "
+            "best by no more than this: 5%, or 0.05.",
+            metavar="SHARE",
+        ),
+    ] = None,
     as_json: AsJson = False,
     output: Output = None,
     plot: Annotated[
@@ -146,8 +156,6 @@ def solve(
     ] = False,
 ) -> None:
     """Solve one instance; the answer is checked and carries a proved bound."""
-    from stagepack.solve import solve as run
-
     require_writable(output, plot, trace, export, proof, source=instance)
     form = Form.of(as_, communication=communication or waits, waits=waits, backward=backward)
     if export is None and (form.tool or form.options):
@@ -162,28 +170,29 @@ def solve(
 
         require_drawable(problem.kind, plot, "--plot")
     start = _start(problem, warm_start)
+    near = _tolerance(problem, context, tolerance)
     asked = {"deterministic": deterministic, "proof": proof is not None}
     options = {name: True for name, wanted in asked.items() if wanted}
-    with engines_silenced(), Interrupts(last=True), Solving(problem.name, method) as search:
-        result = run(
-            problem,
-            method,
-            engine=engine,
-            time_limit=time_limit or None,
-            target=target,
-            gap=gap,
-            warm_start=start,
-            threads=threads,
-            seed=seed,
-            on_incumbent=search.incumbent,
-            on_bound=search.bound,
-            options=options or None,
-        )
+    how: JsonObject = {
+        "engine": engine,
+        "time_limit": time_limit or None,
+        "target": target,
+        "gap": gap,
+        "threads": threads,
+        "seed": seed,
+        "options": options or None,
+    }
+    best = result = _solved(problem, method, start, how)
+    if near is not None and best.solution is not None:
+        from stagepack.tradeoffs.moves import nearly
+
+        problem = nearly(problem, best, near)
+        result = _solved(problem, method, best.solution, how)
     document: JsonObject = {}
     output = apart(output, as_json=as_json)
     rescue = Rescue()
     if output is not None or as_json:  # a million offsets take a while to write down
-        document = {**result.to_dict(), "command": command_line()}
+        document = {**result.to_dict(), **_beside(problem, result, best)}
     rescue.attempt(lambda path: write_json(path, document), output)
     rescue.attempt(result.trace.to_csv, trace)
     proved = proof is None or _prove(result, proof, rescue)
@@ -195,16 +204,74 @@ def solve(
             rescue.attempt(lambda path: draw(problem, result.solution, path), plot)
     if as_json or rescue:
         rescue.tell("the whole result")
-        print_json(document or {**result.to_dict(), "command": command_line()})
+        print_json(document or {**result.to_dict(), **_beside(problem, result, best)})
     else:
         from stagepack.report.shown import contents
 
         written = output, plot, trace, export, proof
+        if result is not best:
+            print_parts([_of_best(problem, best)], outputs=written)
         print_parts(contents(result.of(problem)), outputs=written)
         saved = _freed(problem, result, time_limit, deterministic, seed=seed, threads=threads)
         print_parts(saved, outputs=written)
     unproved = 0 if proved else EXIT_UNVERIFIED
     raise typer.Exit(EXIT_INPUT if rescue else exit_code(result) or unproved)
+
+
+def _solved(
+    problem: Problem, method: str, start: Solution | str, how: JsonObject
+) -> Result[Solution]:
+    """Return the result of a run that is watched, which takes some options."""
+    from stagepack.solve import solve as run
+
+    with engines_silenced(), Interrupts(last=True), Solving(problem.name, method) as search:
+        return run(
+            problem,
+            method,
+            warm_start=start,
+            on_incumbent=search.incumbent,
+            on_bound=search.bound,
+            **how,
+        )
+
+
+def _tolerance(problem: Problem, context: JsonObject, said: str | None) -> float | None:
+    """Return how near the best a cut has to be of which the fewest bytes move; None: any other."""
+    from stagepack.tradeoffs.moves import share_of
+
+    old = getattr(problem, "previous", None)
+    asked = said is not None or context.get(f"{CHANGED}previous") is not None
+    cut = hasattr(problem, "from_previous") and problem.objective != "moves"
+    if said is not None and (old is None or not cut):
+        why = "it is of a previous cut of a chain, and an objective other than moves"
+        raise InputError(why, field="tolerance", remedy="give --previous FILE, or leave it out")
+    return share_of(said or "0") if asked and cut else None
+
+
+def _of_best(problem: Problem, best: Result[Solution]) -> Account:
+    """Return what the best cut is worth, before the one for which the fewest bytes move."""
+    from stagepack.report.table import Account
+    from stagepack.report.view import view
+
+    assert best.problem is not None
+    worth = view(problem.kind).worth
+    at_most = f"{getattr(problem, 'limit', None) or best.objective:,}"
+    said = [
+        (f"Best {best.objective_name}", f"{worth(best.problem, best.objective)} ({best.status})"),
+        ("Allowed", f"{at_most}, for which the fewest bytes move:"),
+    ]
+    return Account(said)
+
+
+def _beside(problem: Problem, result: Result[Solution], best: Result[Solution]) -> JsonObject:
+    """Return what a file of a result says besides."""
+    found: JsonObject = {"command": command_line()}
+    devices = getattr(getattr(problem, "cluster", None), "devices", ())
+    if any(device.name for device in devices):
+        found["device_names"] = [device.name for device in devices]
+    if result is not best:
+        found["best"] = best.to_dict()
+    return found
 
 
 def _start(problem: Problem, said: str) -> Solution | str:

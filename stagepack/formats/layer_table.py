@@ -155,5 +155,5 @@ def _is_whole(cell: str) -> bool:
     return not cell or cell.isdecimal()
 
 
-CONTEXTS = {KIND: GIVEN | {"unit"}}
+CONTEXTS = {KIND: GIVEN - {"tied"} | {"unit"}}
 WORDS = {"unit": Parameter("unit", str, "unit of the times in a table", choices=tuple(UNITS))}

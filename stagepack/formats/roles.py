@@ -28,6 +28,8 @@ SKIPS = Parameter("skips", bool, "whether ranks have what skips a stage")
 ORDER = re.compile("E?t*m*L?")
 REPEATED = re.compile(r"(.)\*([0-9]{1,6})")
 NUMBER = re.compile("[0-9]+")
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+"""What tells a process which devices there are, and in which order ranks take them."""
 WAYS = "E, t, m and L in this order, for example Et*24L"
 
 
@@ -153,31 +155,35 @@ def _units(told: list[tuple[str, int]]) -> list[Unit]:
     return units
 
 
-def require_in_order(instance: PipelinePartition, solution: PipelineSolution, *places: str) -> None:
-    """Refuse stages that are not on devices in the order of these; tell which have none.
-
-    Of several stages a device, `places` are the placements that the tool knows.
-    """
-    used = solution.devices
-    if instance.placed and instance.placement in places:
-        return
-    if instance.placed:
+def require_placed(instance: PipelinePartition, *places: str) -> None:
+    """Refuse several stages a device but where a tool knows the placement, one of `places`."""
+    if instance.placed and instance.placement not in places:
         raise InputError(
             "devices have several stages, which the tool knows nothing of",
             field="placement",
             remedy=" or ".join(["solve with one stage a device", *places]),
         )
-    for stage, (device, following) in enumerate(pairwise(used)):
-        if following <= device:
-            raise InputError(
-                f"stage {stage} runs on device {device} and stage {stage + 1} on device "
-                f"{following}: ranks send to the next one alone",
-                field="devices",
-                remedy="solve without --free-order, or list the devices so",
-            )
+
+
+def device_list(instance: PipelinePartition, solution: PipelineSolution, *places: str) -> str:
+    """Return what puts rank i on the device of stage i: ``CUDA_VISIBLE_DEVICES=2,0,1``.
+
+    "" where the ranks are the first devices in their order.  Otherwise it is told, since a tool
+    would put them there; devices without a stage are told, too.  Of several stages a device,
+    `places` are the placements that the tool knows.
+    """
+    require_placed(instance, *places)
+    if instance.placed:
+        return ""
+    used = solution.devices
     if len(used) < instance.k:
         idle = ", ".join(map(str, sorted(set(range(instance.k)) - set(used))[:8]))
         log.warning("for %d ranks: devices without a stage are left out (%s)", len(used), idle)
+    if used == tuple(range(len(used))):
+        return ""
+    found = f"{VISIBLE}={','.join(map(str, used))}"
+    log.warning("ranks are not on devices 0, 1, ...: run with %s (of one host)", found)
+    return found
 
 
 def require_adjacent(

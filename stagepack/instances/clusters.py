@@ -114,35 +114,36 @@ def changed(
     relative to others: one number for all devices, or one each.  `bandwidth` is GiB/s of every
     link, the host's included, without idle cycles.  Refusals name the field.
     """
-    if devices is not None and devices != len(cluster):
-        if len({device.kind for device in cluster.devices}) > 1:
-            raise InputError(
-                f"the {len(cluster)} devices of the cluster differ: {devices} of which kind?",
-                field="devices",
-                remedy="name a cluster (--cluster), or edit the file",
-            )
-        like = msgspec.structs.replace(cluster.devices[0], name="")
-        cluster = msgspec.structs.replace(cluster, devices=(like,) * devices, name="")
+    count = len(cluster) if devices is None else devices
     each: dict[str, list[Any]] = {}
-    if bandwidth is not None:
-        link = Link(GBps=bandwidth)
-        each |= dict.fromkeys(("recv", "send"), [link] * len(cluster))
-        cluster = msgspec.structs.replace(cluster, host_recv=link, host_send=link)
     for name, field, many, said in (
         ("speed", "speed", "speeds", speed),
         ("memory", "capacity", "capacities", capacity),
     ):
         figures = [] if said is None else list(said) if isinstance(said, Sequence) else [said]
         if len(figures) == 1:
-            figures *= len(cluster)
-        if len(figures) not in (0, len(cluster)):
+            figures *= count
+        if len(figures) not in (0, count):
             raise InputError(
-                f"{len(figures)} {many} for {len(cluster)} devices",
+                f"{len(figures)} {many} for {count} devices",
                 field=field,
                 remedy="give one number, or one a device",
             )
         if figures:
             each[name] = figures
+    if count != len(cluster):
+        if len({device.kind for device in cluster.devices}) > 1:
+            raise InputError(
+                f"the {len(cluster)} devices of the cluster differ: {count} of which kind?",
+                field="devices",
+                remedy="name a cluster (--cluster), or edit the file",
+            )
+        like = msgspec.structs.replace(cluster.devices[0], name="")
+        cluster = msgspec.structs.replace(cluster, devices=(like,) * count, name="")
+    if bandwidth is not None:
+        link = Link(GBps=bandwidth)
+        each |= dict.fromkeys(("recv", "send"), [link] * count)
+        cluster = msgspec.structs.replace(cluster, host_recv=link, host_send=link)
     if not each:
         return cluster
     rows = [dict(zip(each, row, strict=True)) for row in zip(*each.values(), strict=True)]

@@ -41,6 +41,9 @@ class Block:
         Bytes of what is held, but not trained; alive only inside; kept for the backward pass.
     variables : tuple of str
         Weights shared with other blocks.
+    first : tuple of (str, int, int or None)
+        Of `weights` those that are shared: name, number, and bytes as in `weight_bytes`.  They
+        count in the first block that uses them.
     """
 
     name: str
@@ -55,6 +58,7 @@ class Block:
     scratch: int = 0
     saved: int = 0
     variables: tuple[str, ...] = ()
+    first: tuple[tuple[str, int, int | None], ...] = ()
 
     def parameters(self, bytes_per_value: int) -> int:
         """Return the bytes of its weights, each of so many where they do not say their own."""
@@ -103,12 +107,24 @@ class Network:
         last_use = {tensor: i for i, block in enumerate(self.blocks) for tensor in block.inputs}
         code = self._code(preset, bytes_per_value)
         layers = []
+
+        def trained(weights: int, nbytes: int) -> dict[str, int]:
+            """Return the bytes of weights, by category."""
+            if not training:
+                return {"parameters": nbytes}
+            state = weights * state_bytes
+            return {"parameters": nbytes, "gradients": nbytes, "optimiser state": state}
+
+        sizes = {
+            name: (weights, weights * bytes_per_value if nbytes is None else nbytes)
+            for block in self.blocks
+            for name, weights, nbytes in block.first
+        }
         for index, block in enumerate(self.blocks):
-            parameters = block.parameters(bytes_per_value)
-            exclusive = {"parameters": parameters, "constants": block.constants}
-            if training:
-                exclusive["gradients"] = parameters
-                exclusive["optimiser state"] = block.weights * state_bytes
+            shared = [sizes[name] for name, _, _ in block.first]
+            own = block.weights - sum(weights for weights, _ in shared)
+            parameters = block.parameters(bytes_per_value) - sum(nbytes for _, nbytes in shared)
+            exclusive = {**trained(own, parameters), "constants": block.constants}
             exclusive["vertex state"] = preset.state_bytes
             ending = [tensor for tensor in block.inputs if last_use[tensor] == index]
             around = sum(self.tensors[tensor] for tensor in (*ending, *block.outputs))
@@ -123,7 +139,8 @@ class Network:
                     shared={f"code of {block.shape}": code[block.shape] * (1 + training)},
                     temporary=block.scratch + around,
                     stash=block.saved,
-                    variables=block.variables,
+                    variables=tuple(name for name in block.variables if name not in sizes),
+                    tied={name: trained(*sizes[name]) for name in block.variables if name in sizes},
                     inputs=block.inputs,
                     outputs=block.outputs,
                 )
@@ -133,6 +150,7 @@ class Network:
             tensors=dict(self.tensors),
             results=self.results,
             name=self.name,
+            training=training,
         )
 
     def _code(self, preset: Preset, bytes_per_value: int) -> dict[str, int]:
@@ -203,6 +221,7 @@ class Chain:
             scratch=scratch,
             saved=sum(piece.saved for piece in pieces),
             variables=tuple(dict.fromkeys(v for piece in pieces for v in piece.variables)),
+            first=tuple(one for piece in pieces for one in piece.first),
         )
 
     def network(self, name: str) -> Network:

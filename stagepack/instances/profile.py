@@ -238,6 +238,9 @@ class LayerProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         Bytes of KV cache that a token takes.
     variables : tuple of str
         Names of the variables used; all layers that use the same variable belong to one stage.
+    tied : dict
+        Bytes of the weights that other layers use, too, by name: a number, or by category as in
+        `exclusive`, where they are not.  A chain has a copy on every stage that uses such a weight.
     inputs, outputs : tuple of str
         Tensors read and written, by the names of :attr:`ModelProfile.tensors`.
     """
@@ -252,8 +255,14 @@ class LayerProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     stash: Bytes = 0
     kv_bytes: Bytes = 0
     variables: tuple[str, ...] = ()
+    tied: dict[str, Bytes | dict[str, Bytes]] = {}
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
+
+    def held(self, name: str) -> dict[str, int]:
+        """Return the bytes of a tied weight by category."""
+        held = self.tied[name]
+        return held if isinstance(held, dict) else {"parameters": held}
 
 
 class ModelProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -268,15 +277,48 @@ class ModelProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     results : tuple of str, or None
         Names of the tensors that are sent to the host; None: the outputs of the last layer.
     name : str
+    training : bool, optional
+        Whether `exclusive` has the bytes of gradients and optimiser state, so that instances made
+        of it are of training; None: not said.
     """
 
     layers: Annotated[tuple[LayerProfile, ...], msgspec.Meta(min_length=1)]
     tensors: dict[str, Bytes] = {}
     results: tuple[str, ...] | None = None
     name: str = ""
+    training: bool | None = None
 
     def __repr__(self) -> str:
         return f"<ModelProfile: {self.name!r}, {len(self.layers)} layers>"
+
+    def trains(self, asked: bool | None) -> bool:
+        """Return whether an instance is of training, as `asked`, or else as the bytes are.
+
+        Refuses training with bytes of inference, and conversely.
+        """
+        if self.training is None or asked is None or bool(asked) == self.training:
+            return bool(self.training if asked is None else asked)
+        counts = "has" if self.training else "has not"
+        raise InputError(
+            f"is {asked}, but the profile {counts} the bytes of gradients and optimiser state",
+            field="training",
+            remedy=f"profile_model(..., training={asked}), or leave it out here",
+        )
+
+    def together(self) -> ModelProfile:
+        """Return the same with tied weights as variables, whose bytes the first user has."""
+        layers, seen = [], set[str]()
+        for layer in self.layers:
+            exclusive = dict(layer.exclusive)
+            for name in filter(lambda name: name not in seen, layer.tied):
+                for category, nbytes in layer.held(name).items():
+                    exclusive[category] = exclusive.get(category, 0) + nbytes
+            seen |= layer.tied.keys()
+            variables = tuple(dict.fromkeys((*layer.variables, *layer.tied)))
+            layers.append(
+                msgspec.structs.replace(layer, exclusive=exclusive, variables=variables, tied={})
+            )
+        return msgspec.structs.replace(self, layers=tuple(layers)) if seen else self
 
 
 def inner_bytes(profile: ModelProfile) -> list[int]:

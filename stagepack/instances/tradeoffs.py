@@ -15,6 +15,8 @@ from stagepack.contracts import Instance
 from stagepack.errors import InputError
 
 MORE = 10  # percent
+BESIDE = "where transfers run beside compute"
+"""What the objective ``overlap`` asks for in place of ``sum``, in words."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -93,7 +93,7 @@ class Parameter:
             ]
             return found if self.type is list or len(found) > 1 else found[0]
         if self.type is bool:
-            return self._truth(value)
+            return value if value in self.choices else self._truth(value)
         if self.type is not str:
             instead = isinstance(value, str) and value in self.choices
             return value if instead else self._number(value, self.type)
@@ -156,7 +156,7 @@ class Parameter:
 
     def _refusal(self, value: object) -> InputError:
         if self.type is bool:
-            want = "true or false"
+            want = ", ".join((*self.choices, "true or false"))
         elif self.type is str:
             want = "a word"
         else:
@@ -226,7 +226,14 @@ SHARED = (
     Parameter("bytes_per_value", int, "bytes of a weight or activation", 1, 8),
     Parameter("state_bytes", int, "bytes of optimiser state per weight (training)", 0, 64),
     Parameter("granularity", str, "what a layer is", choices=("block", "matmul")),
-    Parameter("tied", bool, "the head uses the embedding's weights, not a copy"),
+    Parameter(
+        "tied",
+        bool,
+        "weights that several layers use: true or together, on one device; copied, on each stage "
+        "of a chain that uses them; of a network false, each layer has its own",
+        choices=("copied", "together"),
+        option="freedom",
+    ),
     Parameter("utilisation", float, "share of the peak arithmetic reached", 1e-3, 1),
     # the generators
     Parameter("layers", int, "number of layers", 1, 2**24),

@@ -17,8 +17,10 @@ from stagepack.evidence import Proof
 from stagepack.formats.door import dump
 from stagepack.formats.solutions import write_solution
 from stagepack.instances.graph import GraphPartition
+from stagepack.instances.graph.problem import DeviceOrder
 from stagepack.instances.groups import LayerGrouping
 from stagepack.instances.packing import LmemPacking
+from stagepack.instances.phases import PhaseSchedule
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.problem import PROBLEMS
 from stagepack.instances.schedule import PipelineSchedule
@@ -32,7 +34,7 @@ from stagepack.report.pages import Chapter, answers, chapter, report
 from stagepack.report.shown import html, picture_of
 from stagepack.report.table import Account, Head, Sheet
 from stagepack.report.view import view
-from stagepack.result import Status, relative_gap
+from stagepack.result import Status, Termination, relative_gap
 from stagepack.shown import Shown, dataframe
 from stagepack.solve import versions
 
@@ -40,6 +42,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PROBLEM, VERSION = "model-plan", 1
+UNPROVED = {
+    Termination.TIME_LIMIT: "its time limit was reached",
+    Termination.INTERRUPTED: "it was interrupted",
+    Termination.TARGET: "its target was reached",
+}
+"""Why a level has no proof."""
 NETWORKS = ("network", "network backward")
 """Levels of whole networks."""
 
@@ -440,7 +448,8 @@ class ModelPlan(Shown):
         if self.throughput is not None:
             figures.append(f"{as_text.number(self.throughput)} microbatches a second")
         placed = sum(isinstance(level.instance, LmemPacking) for level in self.levels)
-        lines = list(self.binds())
+        lines = [("decided", self._decided()), ("given", self._given()), *self.binds()]
+        lines += self._unproved()
         if "B" in self.schedule.kinds:
             split = "split into B and W" if self.schedule.split else "one operation, not split"
             lines.append(("backward pass", split))
@@ -457,6 +466,40 @@ class ModelPlan(Shown):
             self._levels(),
             self._stages(),
         ]
+
+    def _decided(self) -> str:
+        """Return what the plan chose."""
+        inner = {LayerGrouping: "layer groups", PhaseSchedule: "phases", LmemPacking: "addresses"}
+        there = {type(level.instance) for level in self.levels}
+        said = [what for kind, what in inner.items() if kind in there]
+        return ", ".join(["stages", "their schedule", *said])
+
+    def _given(self) -> str:
+        """Return what it took as it was told, which a better one might do otherwise."""
+        cut: Any = self.level("partition").instance
+        said = ["training" if "B" in self.schedule.kinds else "inference"]
+        said.append(f"{self.microbatches:,} microbatch{'es' if self.microbatches > 1 else ''}")
+        if isinstance(cut, PipelinePartition):
+            said.append("layers in this order")
+            free, some = cut.free_order, cut.fewer_stages
+        else:
+            free, some = cut.device_order is DeviceOrder.ANY, cut.empty_devices
+        said += [] if free else ["devices in this order"]
+        return ", ".join([*said, f"{'at most ' if some else ''}one stage a device"])
+
+    def _unproved(self) -> Iterator[tuple[str, str]]:
+        """Yield levels that are no more than feasible, and why; those for which it is the same."""
+        found: dict[str, list[str]] = {}
+        for level in self.levels:
+            result = level.result
+            if result.status is Status.FEASIBLE:
+                why = UNPROVED.get(result.termination, "its search ended without a proof")
+                if not result.options:  # another question led to it
+                    why = "chosen for the whole step, not for this value"
+                text = f"FEASIBLE, gap {as_text.gap(result.gap)}: {why}"
+                found.setdefault(text, []).append(level.name)
+        for text, names in found.items():
+            yield names[0] + (f" and {len(names) - 1} more" if names[1:] else ""), text
 
     def _levels(self) -> Sheet:
         """Return what was asked, memory aside, and how good the answers are by themselves."""

@@ -179,6 +179,14 @@ def unshown(
         raise InputError(
             "is not for chips with local memory", field="remote", remedy="leave it out"
         )
+    if getattr(chain, "objective", None) == GraphObjective.LATENCY and isinstance(
+        chain, GraphPartition
+    ):
+        raise InputError(
+            "latency is of one sample, a plan of many microbatches",
+            field="objective",
+            remedy="use sum or overlap",
+        )
     if split and not _trains(given):
         raise InputError(
             "there is no backward pass", field="split", remedy="leave it out, or plan training"

@@ -197,6 +197,7 @@ def path(whole: Whole, evidence: _Given, claimed: Claimed, most: int = MANY) -> 
         training=bool(graph.backward.any()),
         microbatches=1,
         backward_transfers=False,
+        objective="bottleneck",
         fewer_stages=True,
     )
     labels(replace(whole, model=chain, path=True), {}, claimed, most)

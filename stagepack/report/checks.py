@@ -60,7 +60,9 @@ def check_lines(found: ResultCheck) -> list[str]:
     for again in found.again:
         value, bound = value_of(again.objective), value_of(again.bound)
         status = as_text.standing(again.status, again.objective, problem)
-        lines.append(f"solved again by {again.method}: {status}, objective {value}, bound {bound}")
+        by = again.engine or again.bound_source  # what the method came to by
+        by = again.method + (f" ({by})" if by else "")
+        lines.append(f"solved again by {by}: {status}, objective {value}, bound {bound}")
     return lines
 
 

@@ -3,5 +3,6 @@
 from stagepack.tradeoffs.changes import Explanation, explain
 from stagepack.tradeoffs.epsilon import pareto
 from stagepack.tradeoffs.front import Front, FrontPoint
+from stagepack.tradeoffs.moves import Recut, recut
 
-__all__ = ["Explanation", "Front", "FrontPoint", "explain", "pareto"]
+__all__ = ["Explanation", "Front", "FrontPoint", "Recut", "explain", "pareto", "recut"]

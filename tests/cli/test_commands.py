@@ -424,9 +424,9 @@ def test_options_that_would_save_are_told(tmp_path: Path) -> None:
     layers = {"forward": [90, 10, 10, 10, 30, 20, 60, 60]}
     document = {"problem": "pipeline-partition", "version": 1, "layers": layers}
     path.write_text(json.dumps({**document, "cluster": {"devices": devices}}))
-    told = run("solve", path).stdout
-    assert "With --free-order    45, 50.0 % less" in told
-    assert "With --fewer-stages" in told
+    told = " ".join(run("solve", path).stdout.split())
+    assert "With --free-order 45, 50.0 % less With --fewer-stages 57.500, 36.1 % less" in told
+    assert "With --stages-per-device 2 --fewer-stages 42.500, 52.8 % less" in told
     assert "With --" not in run("solve", path, "--free-order", "--fewer-stages").stdout
 
 
@@ -488,6 +488,19 @@ def test_an_option_of_another_command_is_told(chain: Path) -> None:
     assert "stagepack plan, compare, results and show take it" in done.stderr
     assert "; stagepack compare takes it" in run("solve", chain, "--dask", "tcp://a:1").stderr
     assert "; say --set batch=VALUE" in run("solve", chain, "--batch", "4").stderr
+    assert run("solve", chain, "--seed").stderr == "error: Option '--seed' requires an argument.\n"
+
+
+def test_capacities_of_another_number_are_told_before_what_devices_they_are(tmp_path: Path) -> None:
+    devices = (sp.Device(memory=5), sp.Device(memory=9))
+    unlike = sp.PipelinePartition.from_arrays([1, 2, 3], cluster=sp.Cluster(devices=devices))
+    sp.write(unlike, tmp_path / "unlike.json")
+    for capacity, words in (
+        ("1GB,2GB", "capacity: 2 capacities for 3 devices"),
+        ("1GB", "devices: the 2 devices of the cluster differ: 3 of which kind?"),
+    ):
+        done = run("solve", tmp_path / "unlike.json", "--devices", "3", "--capacity", capacity)
+        assert (done.returncode, words in done.stderr) == (2, True)
 
 
 def test_local_memory_of_nothing_is_refused_and_parts_of_rows_are_numbers() -> None:

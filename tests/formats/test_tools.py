@@ -156,27 +156,47 @@ def test_what_is_required_before_takes_the_options_of_what_is_written(kind: str)
     for tool in PROBLEMS[kind].tools.values():
         module, _, writer = tool.writer.rpartition(".")
         names = {name for name in (tool.requires, writer) if name}
-        for name in names - {"module_names"}:
+        for name in names:
             function = named(kind, "formats", f"{module}.{name}")
             takes = inspect.signature(function).parameters
             assert set(tool.options) <= set(takes)
 
 
 @pytest.mark.parametrize("tool", ["megatron", "vllm", "sglang", "deepspeed", "torchtitan", "torch"])
-def test_ranks_send_to_the_next_rank_alone(tool: str) -> None:
-    instance = chain(LLAMA, 2).replace(free_order=True)
-    with pytest.raises(InputError, match="stage 0 runs on device 1 and stage 1 on device 0"):
-        written_for(instance, sp.PipelineSolution((0, 4, 9), (1, 0)), tool, {})
+def test_ranks_are_put_on_the_devices_of_a_free_order(
+    tool: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Tools put rank i on device i: with the list it is the one of stage i."""
+    instance = chain(LLAMA, 3).replace(free_order=True)
+    text = written_for(instance, sp.PipelineSolution((0, 4, 6, 9), (2, 0, 1)), tool, {}).decode()
+    line = "CUDA_VISIBLE_DEVICES=2,0,1"
+    assert caplog.messages == [f"ranks are not on devices 0, 1, ...: run with {line} (of one host)"]
+    assert (line in text) == (tool not in ("megatron", "torchtitan"))
+    if tool in ("vllm", "sglang"):
+        assert text == f"{tool.upper()}_PP_LAYER_PARTITION=3,2,1\n{line}\n"
+    elif tool in ("deepspeed", "torch"):
+        assert ast.parse(text)
+    caplog.clear()
+    same = written_for(instance, sp.PipelineSolution((0, 4, 6, 9), (0, 1, 2)), tool, {}).decode()
+    assert "CUDA" not in same
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize("tool", ["vllm", "sglang", "deepspeed", "torch"])
+def test_several_stages_a_device_are_refused_before_anything_is_solved(tool: str) -> None:
+    instance = chain(LLAMA, 2).replace(stages_per_device=2)
+    with pytest.raises(InputError, match="placement: devices have several stages"):
+        require_expressible(instance, tool, {})
 
 
 def test_devices_without_a_stage_are_told(caplog: pytest.LogCaptureFixture) -> None:
     instance = chain(LLAMA, 4).replace(fewer_stages=True)
     for used, idle in (((0, 1), "2, 3"), ((1, 3), "0, 2")):
-        text = written_for(instance, sp.PipelineSolution((0, 4, 9), used), "vllm", {})
-        assert text == b"VLLM_PP_LAYER_PARTITION=3,3\n"
-        assert (
-            caplog.messages.pop() == f"for 2 ranks: devices without a stage are left out ({idle})"
-        )
+        text = written_for(instance, sp.PipelineSolution((0, 4, 9), used), "vllm", {}).decode()
+        listed = "" if used == (0, 1) else "CUDA_VISIBLE_DEVICES=1,3\n"
+        assert text == f"VLLM_PP_LAYER_PARTITION=3,3\n{listed}"
+        assert caplog.messages[0] == f"for 2 ranks: devices without a stage are left out ({idle})"
+        caplog.clear()
 
 
 def test_values_that_skip_a_stage_are_named(
@@ -315,6 +335,104 @@ def test_accelerate_finds_every_parameter() -> None:
     accelerate.utils.check_device_map(
         model, json.loads(written("accelerate", instance, [0, 3, 5], inside=True))
     )
+
+
+def decoder() -> Any:
+    """Return a decoder of Transformers of four layers, on the CPU."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    pytest.importorskip("accelerate", reason="accelerate is not installed")
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        hidden_size=16, intermediate_size=32, num_hidden_layers=4, num_attention_heads=2,
+        num_key_value_heads=2, vocab_size=50,
+    )  # fmt: skip
+    return transformers.LlamaForCausalLM(config).eval()
+
+
+def mapped(model: Any, cuts: list[int], *names: str, whole: bool = True) -> dict[str, Any]:
+    """Return the device_map of a decoder's leaves, or halves of layers, on devices so called."""
+    parts = ("input_layernorm", "self_attn", "post_attention_layernorm", "mlp")
+    halves = [f"model.layers.{at}.{part}" for at in range(4) for part in parts]
+    layers = ["model.embed_tokens", "model.rotary_emb", *halves, "model.norm", "lm_head"]
+    instance = sp.PipelinePartition.from_arrays(
+        [1] * len(layers),
+        layer_names=layers,
+        cluster=sp.Cluster(devices=tuple(sp.Device(name=name) for name in names)),
+    )
+    modules = dict(model.named_modules())
+    text = written("accelerate", instance, cuts, modules=modules, inside=not whole)
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def on_two_devices(model: Any, placed: dict[str, int]) -> None:
+    """Let Accelerate's hooks run device 0 on the CPU and 1 as a meta device; results stay there."""
+    accelerate = pytest.importorskip("accelerate")
+    places = {name: ("cpu", "meta")[at] for name, at in placed.items()}
+    accelerate.dispatch_model(model, places, main_device="cpu")
+    accelerate.hooks.remove_hook_from_module(model)  # that of the whole brings results back
+
+
+def test_accelerate_runs_whole_decoder_layers_with_its_own_hooks(tmp_path: Path) -> None:
+    """Layers on the CPU and on disk give the same logits; on a meta device they get there."""
+    model, torch = decoder(), pytest.importorskip("torch")
+    accelerate = pytest.importorskip("accelerate")
+    ids = torch.tensor([[3, 1, 4, 1, 5]])
+    with torch.no_grad():
+        expected = model(ids).logits
+    placed = mapped(model, [0, 10, 20], "cpu", "disk")
+    blocks = {name for name, module in model.named_modules()
+              if type(module).__name__ in model._no_split_modules}  # fmt: skip
+    assert len(blocks) == 4
+    assert blocks <= placed.keys()  # none is split
+    accelerate.utils.check_device_map(model, placed)
+    accelerate.dispatch_model(model, placed, offload_dir=tmp_path)
+    with torch.no_grad():
+        torch.testing.assert_close(model(ids).logits, expected)
+    # Where devices are numbered: number 1 is a meta device here, to which hooks move what it reads.
+    model = decoder()
+    numbered = mapped(model, [0, 10, 20], "", "")
+    assert set(numbered.values()) == {0, 1}
+    on_two_devices(model, numbered)
+    with torch.no_grad():
+        logits = model(ids).logits
+    assert (logits.device.type, logits.shape) == ("meta", expected.shape)
+
+
+def test_accelerate_would_not_run_what_is_refused() -> None:
+    model, torch = decoder(), pytest.importorskip("torch")
+    with pytest.raises(InputError, match=r"of the same 'model\.layers\.1', whose sums"):
+        mapped(model, [0, 8, 20], "", "")
+    split = mapped(model, [0, 8, 20], "", "", whole=False)
+    on_two_devices(model, split)
+    with torch.no_grad(), pytest.raises(RuntimeError, match="meta"):
+        model(torch.tensor([[3, 1, 4, 1, 5]]))
+
+
+def test_classes_that_are_not_split_are_those_that_a_model_names() -> None:
+    class Block:
+        pass
+
+    class Model:
+        _no_split_modules = ("Block",)
+
+    names = ["emb", "h.0.a", "h.0.b", "h.1.a", "h.1.b"]
+    modules: dict[str, object] = {"": Model(), **dict.fromkeys(names)}
+    modules |= {"h": Model(), "h.0": Block(), "h.1": Model()}
+    instance = chain(names, 2)
+    with pytest.raises(InputError, match=r"of the same 'h\.0'"):
+        written("accelerate", instance, [0, 2, 5], modules=modules)
+    assert json.loads(written("accelerate", instance, [0, 4, 5], modules=modules)) == {
+        "emb": 0, "h.0": 0, "h.1.a": 0, "h.1.b": 1,
+    }  # fmt: skip
+    few = chain(names, 5)
+    with pytest.raises(InputError, match="4 modules that must stay whole for 5 devices"):
+        require_expressible(few, "accelerate", {"modules": modules})
+    with pytest.raises(InputError, match="the model has no module 'emb'; did you mean embed"):
+        written("accelerate", instance, [0, 3, 5], modules=["embed", *names[1:]])
+    with pytest.raises(InputError, match="module 'head' is on no device"):
+        written("accelerate", instance, [0, 3, 5], modules=[*names, "head"])
 
 
 def pp_indices(text: str, layers: int, rank: int, ranks: int) -> tuple[int, int]:

@@ -19,6 +19,7 @@ from stagepack.heuristics.pipeline.step_bound import step_bound
 from stagepack.instances.packing.stage import stage_packing
 from stagepack.instances.pipeline.check import stage_memory
 from stagepack.planning.stages import Level
+from stagepack.result import Status, Termination
 from tests.cli.shell import run
 
 
@@ -381,3 +382,31 @@ def test_plans_fronts_and_tunings_have_their_picture_in_notebooks(tmp_path: Path
     page = tmp_path / "plan.html"
     plan.to_html(page)  # pages draw every level by themselves
     assert "data:image/png" not in page.read_text()
+
+
+def test_a_plan_says_what_it_decided_and_why_a_level_has_no_proof() -> None:
+    """The stages of the best step need not have the least objective of their own."""
+    plan = sp.plan_model(chain(0))
+    text = " ".join(str(plan).split())
+    assert "decided stages, their schedule" in text
+    assert "given training, " in text
+    assert "microbatches, layers in this order, devices in this order, one stage a device" in text
+    cut = plan.level("partition")
+    reasons = {
+        Termination.TIME_LIMIT: "its time limit was reached",
+        Termination.INTERRUPTED: "it was interrupted",
+        Termination.TARGET: "its target was reached",
+        Termination.FINISHED: "its search ended without a proof",
+    }
+    for termination, why in reasons.items():
+        assert cut.result.objective is not None
+        result = replace(cut.result, status=Status.FEASIBLE, termination=termination, bound=0)
+        levels = (replace(cut, result=result), *plan.levels[1:])
+        unproved = replace(plan, levels=levels)
+        assert f"partition FEASIBLE, gap 100%: {why}" in " ".join(str(unproved).split())
+    result = replace(result, options={})
+    levels = (replace(cut, result=result), *plan.levels[1:])
+    chosen = " ".join(str(replace(plan, levels=levels)).split())
+    assert "chosen for the whole step, not for this value" in chosen
+    free = sp.plan_model(chain(0).replace(free_order=True, fewer_stages=True))
+    assert "layers in this order, at most one stage a device" in " ".join(str(free).split())

@@ -116,15 +116,16 @@ def gpt2(
     bytes_per_value: int,
     granularity: str,
     training: bool,
-    tied: bool,
+    tied: bool | str,
 ) -> Network:
     """Return GPT-2 with its language-model head.
 
     Inference computes the logits of the last token only; training those of all tokens, a loss, and
     hands the token ids down the whole chain, to be compared with.
 
-    If `tied`, the head uses the embedding's weights, as published, which forces the first and the
-    last layer, and with them the whole chain, into one stage; otherwise it has a copy of its own.
+    If `tied`, the head uses the embedding's weights, as published: "copied" to the first and the
+    last stage, or "together" (true), which forces the whole chain into one stage; otherwise it has
+    a copy of its own.
     `size`, `batch`, `sequence` (at most 1024), `bytes_per_value`, `granularity` and `training` are
     those of :func:`bert`.
     """
@@ -142,6 +143,7 @@ def gpt2(
         outputs=(chain.tensor("x0", b * s * h),),
         saved=4 * b * s,
         variables=table,
+        first=tuple((name, GPT2_WORDS * h, None) for name in table),
     )
     chain.add("embedding", "embedding", [embedding])
     x = "x0"

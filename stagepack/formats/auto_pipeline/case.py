@@ -133,4 +133,4 @@ def invocations(names: list[str]) -> list[Variable]:
     return [Variable(name, first, last) for name, (first, last) in spans.items() if first < last]
 
 
-CONTEXTS = {KIND: GIVEN - {"training", "microbatches", "backward_transfers"}}
+CONTEXTS = {KIND: GIVEN - {"training", "microbatches", "backward_transfers", "tied"}}

@@ -131,4 +131,4 @@ def _cluster(model: ModelInfo, given: Words) -> Cluster:
     return clusters.asked(given, own.clock)
 
 
-CONTEXTS = {KIND: GIVEN}
+CONTEXTS = {KIND: GIVEN - {"tied"}}

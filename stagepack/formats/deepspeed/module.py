@@ -6,7 +6,7 @@ parts of the list of layers, by a balancer that looks at the difference of loads
 
 from __future__ import annotations
 
-from stagepack.formats.roles import require_in_order
+from stagepack.formats.roles import device_list, require_placed
 from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.instance import PipelinePartition
 
@@ -15,7 +15,7 @@ TEXT = '''\
 
 from deepspeed.runtime.pipe.module import PipelineModule
 
-PARTS = {parts}
+PARTS = {parts}{visible}
 
 
 class PartedPipelineModule(PipelineModule):
@@ -38,5 +38,12 @@ def module(instance: PipelinePartition, solution: PipelineSolution) -> str:
     Its list of layers is to have one for each layer of the instance; each reads what the one before
     returns, so that what skips stages is relayed by the layers themselves.
     """
-    require_in_order(instance, solution)
-    return TEXT.format(parts=list(solution.boundaries))
+    visible = device_list(instance, solution)
+    return TEXT.format(
+        parts=list(solution.boundaries), visible=visible and f"  # for ranks on {visible}"
+    )
+
+
+def require_parts(instance: PipelinePartition) -> None:
+    """Refuse what no cut could mend: devices with several stages."""
+    require_placed(instance)

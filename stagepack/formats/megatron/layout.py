@@ -15,9 +15,9 @@ from stagepack.errors import InputError
 from stagepack.formats.roles import (
     SKIPS,
     Unit,
+    device_list,
     ranks_of,
     require_adjacent,
-    require_in_order,
     require_ranks,
     stage_letters,
     units_of,
@@ -45,7 +45,7 @@ def layout(
     a loop, otherwise as many as stages, if not said.  See :mod:`.roles` for `letters` and `skips`.
     """
     ranks = _require_dealt(instance, ranks)
-    require_in_order(instance, solution, "loop")
+    device_list(instance, solution, "loop")
     require_adjacent(instance, solution, skips, "Megatron-LM")
     stages = stage_letters(instance, solution, letters)
     if instance.placed:
@@ -139,7 +139,7 @@ def _require_prediction_together(stages: list[str], pp: int) -> None:
 
 # ---------------------------------------------------------------------- reading
 
-CONTEXTS: Mapping[str, frozenset[str]] = {KIND: GIVEN}
+CONTEXTS: Mapping[str, frozenset[str]] = {KIND: GIVEN - {"tied"}}
 OPTION = re.compile(r"^--pipeline-model-parallel-layout[ =]")
 SEVERAL = re.compile(r"\(([EtmL|*0-9]*)\)\*([0-9]{1,4})")
 REPEATED = re.compile(r"([EtmL|])\*([0-9]{1,6})")

@@ -112,13 +112,14 @@ def _network(data: bytes, given: Words, file: str) -> Network:
 def _profile(network: Network, preset: clusters.Preset, given: Words) -> ModelProfile:
     """Return what a network costs on a device."""
     wide = given.get("bytes_per_value", 4)
-    return network.profile(
+    profile = network.profile(
         preset,
         bytes_per_value=wide,
         training=given.get("training", False),
         state_bytes=given.get("state_bytes", 2 * wide),
         utilisation=given.get("utilisation"),
     )
+    return profile if given.get("tied") == "copied" else profile.together()
 
 
 def _grouping(data: bytes, given: Words, file: str) -> list[LayerGrouping]:

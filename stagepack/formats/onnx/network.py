@@ -51,6 +51,7 @@ class Draft:
     held: int = 0
     kept: dict[str, None] = field(default_factory=dict)
     variables: list[str] = field(default_factory=list)
+    first: list[tuple[str, int, int | None]] = field(default_factory=list)
     biased: bool = False
 
 
@@ -103,6 +104,7 @@ class NetworkReader:
                 scratch=scaled(draft.scratch),
                 saved=scaled(sum(map(self._nbytes, draft.kept))),
                 variables=tuple(draft.variables),
+                first=tuple(draft.first),
             )
             for draft in self._drafts
         )
@@ -261,6 +263,7 @@ class NetworkReader:
                     draft.variables.append(root)
                 if root in self._counted:
                     continue
+                draft.first.append((root, tensor.values, nbytes))
             self._counted.add(root)
             draft.biased |= len(tensor.shape) == 1 and draft.macs > 0
             draft.weights += tensor.values

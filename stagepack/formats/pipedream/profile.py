@@ -59,10 +59,11 @@ from stagepack.instances.graph import KIND as GRAPH
 from stagepack.instances.graph import GraphPartition
 from stagepack.instances.graph.native import GIVEN as GRAPH_GIVEN
 from stagepack.instances.graph.native import changes
+from stagepack.instances.graph.profiled import uncounted
 from stagepack.instances.pipeline import KIND, PipelinePartition
 from stagepack.instances.pipeline.native import GIVEN, job
 from stagepack.instances.problem import VOCABULARY
-from stagepack.instances.profile import LayerProfile, ModelProfile
+from stagepack.instances.profile import LayerProfile, Lifetimes, ModelProfile
 from stagepack.instances.words import LARGEST, Words
 
 NODE = re.compile(r"(\S+) -- (.*) -- (forward_compute_time=.*?)(?: -- stage_id=[-\w]*)?")
@@ -297,6 +298,8 @@ def _parse_graph(data: bytes, given: Words, file: str) -> list[GraphPartition]:
     nodes = _in_order(_pruned(_read_nodes(strict.text(data))))
     whole = _two_passes(nodes, unit) if passes else _one_pass(nodes, unit, training)
     whole |= changes(given, whole)
+    profile = _chain(nodes, unit, training=training)
+    whole["uncounted"] = uncounted(profile, Lifetimes.of(profile), training)
     if training:
         whole.setdefault("microbatches", whole["accelerators"])
     if "levels" in given:
@@ -405,7 +408,7 @@ def _at(line: int, problem: str, remedy: str = "correct the line") -> InputError
 
 
 CONTEXTS = {
-    KIND: GIVEN | {"unit", "order"},
+    KIND: GIVEN - {"tied"} | {"unit", "order"},
     GRAPH: (GRAPH_GIVEN - {"cpus"}) | {"unit", "training"},
 }
 WORDS = {"bandwidth": VOCABULARY["bandwidth"]}

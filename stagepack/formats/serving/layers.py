@@ -12,8 +12,9 @@ from functools import partial
 from stagepack.errors import InputError
 from stagepack.formats.roles import (
     SKIPS,
+    device_list,
     require_adjacent,
-    require_in_order,
+    require_placed,
     stage_letters,
     units_of,
 )
@@ -29,14 +30,14 @@ def environment(
     letters: str = "",
     skips: bool | str = False,
 ) -> str:
-    """Return a line for the environment: the number of transformer layers of each stage.
+    """Return lines for the environment: the number of transformer layers of each stage, devices.
 
-    Variables of the `tool`, "vLLM" or "SGLang", are called alike.  See :mod:`.roles` for `letters`
-    and `skips`.
+    Devices are listed where ranks are not on the first ones in their order.  Variables of the
+    `tool`, "vLLM" or "SGLang", are called alike.  See :mod:`.roles` for `letters` and `skips`.
     """
     require_layers(instance, letters=letters, skips=skips)
     require_adjacent(instance, solution, skips, tool)
-    require_in_order(instance, solution)
+    visible = device_list(instance, solution)
     stages = stage_letters(instance, solution, letters)
     for at, stage in enumerate(stages):
         if "t" not in stage:
@@ -46,7 +47,8 @@ def environment(
                 remedy="cut elsewhere (--forbid-cut)",
             )
     counts = ",".join(str(stage.count("t")) for stage in stages)
-    return f"{tool.upper()}_PP_LAYER_PARTITION={counts}\n"
+    lines = [f"{tool.upper()}_PP_LAYER_PARTITION={counts}", *filter(None, [visible])]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def require_layers(
@@ -57,6 +59,7 @@ def require_layers(
     `letters` and `skips` are those of :func:`environment`.
     """
     SKIPS.of(skips)
+    require_placed(instance)
     units = units_of(instance, letters)
     if any(unit.letter == "m" for unit in units):
         raise InputError(

@@ -10,15 +10,17 @@ import logging
 import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from stagepack.errors import InputError, suggest
 from stagepack.formats.roles import (
     SKIPS,
+    device_list,
     ranks_of,
     require_adjacent,
-    require_in_order,
+    require_placed,
     require_ranks,
     skipping,
 )
@@ -57,7 +59,7 @@ def torchtitan(
     Each of the `ranks` has as many stages; there are as many as stages, if not said.  See
     :func:`.roles.require_adjacent` for `skips`.
     """
-    require_in_order(instance, solution, "loop", "v")
+    device_list(instance, solution, "loop", "v")
     require_adjacent(instance, solution, skips, "torchtitan")
     if len(solution.devices) < len(instance.stage_devices) and instance.placed:
         raise InputError(
@@ -99,6 +101,7 @@ def require_modules(
     `modules`, `ranks` and `skips` are those of :func:`torchtitan`.
     """
     SKIPS.of(skips)
+    require_placed(instance, "loop", "v")
     require_ranks(instance, ranks)
     names = module_names(instance)
     if modules is not None:
@@ -144,13 +147,19 @@ def _require_all(homes: Collection[str], modules: list[str], listed: set[str] | 
 
 
 def accelerate(
-    instance: PipelinePartition, solution: PipelineSolution, *, inside: bool | str = False
+    instance: PipelinePartition,
+    solution: PipelineSolution,
+    *,
+    inside: bool | str = False,
+    modules: Modules = None,
 ) -> str:
     """Return ``device_map`` as JSON: a device for each module, the largest that are whole there.
 
     Accelerate moves what modules are given to their devices.  What a module adds to the results of
     its own parts, as transformer layers add the residual, it does not move: parts of one item of a
-    list of modules, such as ``layers.3``, are on different devices only if `inside` is said.
+    list of modules, such as ``layers.3``, are on different devices only if `inside` is said.  Given
+    `modules`, every module must be on a device; a mapping to the modules of a model that has
+    ``_no_split_modules``, as those of Transformers do, tells by their classes which stay whole.
     Devices that the cluster calls ``cpu``, ``disk``, ``mps`` or ``cuda:1`` keep their names, the
     others are counted.
     """
@@ -167,21 +176,28 @@ def accelerate(
             for above in _above(name):
                 within.setdefault(above, {}).setdefault(own, name)
     if not INSIDE.of(inside):
-        _require_whole(within)
+        _require_whole(within, _blocks(modules))
     called = _called(instance)
     found = {}
     for name, own in device.items():
         whole = next(above for above in _above(name) if len(within[above]) == 1)
         found[whole] = called[own]
+    _require_all_placed(found, modules)
     return _json(found)
 
 
-def require_items(instance: PipelinePartition, *, inside: bool | str = False) -> None:
-    """Refuse what no cut could mend: names of no modules, and too few places to cut."""
+def require_items(
+    instance: PipelinePartition, *, inside: bool | str = False, modules: Modules = None
+) -> None:
+    """Refuse what no cut could mend: names of no modules, and too few places to cut.
+
+    `inside` and `modules` are those of :func:`accelerate`.
+    """
     names = module_names(instance)
     if INSIDE.of(inside) or instance.fewer_stages:
         return
-    whole = len({_above(name)[_numbered(name)] for name in names})
+    blocks = _blocks(modules)
+    whole = len({next((at for at in _above(name) if _stays(at, blocks)), name) for name in names})
     if whole < instance.k:
         raise InputError(
             f"{whole:,} modules that must stay whole for {instance.k:,} devices",
@@ -190,10 +206,10 @@ def require_items(instance: PipelinePartition, *, inside: bool | str = False) ->
         )
 
 
-def _require_whole(within: Mapping[str, Mapping[int, str]]) -> None:
-    """Refuse an item of a list of modules of which parts are on several devices."""
+def _require_whole(within: Mapping[str, Mapping[int, str]], blocks: Collection[str] | None) -> None:
+    """Refuse a module that must stay whole of which parts are on several devices."""
     for item, parts in within.items():
-        if len(parts) > 1 and item.rpartition(".")[2].isdigit():
+        if len(parts) > 1 and _stays(item, blocks):
             one, other, *_ = parts.values()
             raise InputError(
                 f"{other!r} is on another device than {one!r} of the same {item!r}, whose sums of "
@@ -204,9 +220,50 @@ def _require_whole(within: Mapping[str, Mapping[int, str]]) -> None:
             )
 
 
-def _numbered(name: str) -> int:
-    """Return of how many parts the outermost item of a list is that a module is in; -1: of none."""
-    return next((at for at, part in enumerate(name.split("."), 1) if part.isdigit()), -1)
+def _blocks(modules: Modules) -> set[str] | None:
+    """Return which modules a model says must stay whole, by the names of their classes."""
+    whole = modules.get("") if isinstance(modules, Mapping) else None
+    classes = getattr(whole, "_no_split_modules", None)
+    if not classes or not isinstance(modules, Mapping):
+        return None
+    return {name for name, module in modules.items() if type(module).__name__ in classes}
+
+
+def _stays(name: str, blocks: Collection[str] | None) -> bool:
+    """Return whether a module must stay whole: one of `blocks`, or else an item of a list."""
+    return name.rpartition(".")[2].isdigit() if blocks is None else name in blocks
+
+
+def _require_all_placed(places: Collection[str], modules: Modules) -> None:
+    """Refuse names that no module has, and modules with values of their own on no device.
+
+    Of names alone, all that have no parts count as such.
+    """
+    if modules is None:
+        return
+    names = _names(modules)
+    inner = {above for name in names for above in _above(name)[:-1]}
+    own = set(names) - inner
+    if isinstance(modules, Mapping):
+        own = {name for name, module in modules.items() if _holds(module)}
+    for name in places:
+        if name not in inner and name not in names:
+            raise InputError(
+                f"the model has no module {name!r}", field="modules", remedy=suggest(name, names)
+            )
+    for name in sorted(own):
+        if not any(above in places for above in _above(name)):
+            raise InputError(
+                f"module {name!r} is on no device",
+                field="modules",
+                remedy="name a layer so, or profile what it is in as one (depth=, basic_blocks=)",
+            )
+
+
+def _holds(module: Any) -> bool:
+    """Return whether a module has parameters or buffers besides those of its parts."""
+    known = (getattr(module, name, None) for name in ("parameters", "buffers"))
+    return any(any(True for _ in values(recurse=False)) for values in known if values)
 
 
 def _called(instance: PipelinePartition) -> list[int | str]:
@@ -226,7 +283,7 @@ def _above(name: str) -> list[str]:
 
 def torch(instance: PipelinePartition, solution: PipelineSolution) -> str:
     """Return Python that defines ``split_spec`` for ``torch.distributed.pipelining.pipeline``."""
-    require_in_order(instance, solution)
+    visible = device_list(instance, solution)
     skips = skipping(instance, solution)
     if skips is not None:
         log.warning(
@@ -246,8 +303,14 @@ def torch(instance: PipelinePartition, solution: PipelineSolution) -> str:
         lines.append(f'    "{names[0]}": SplitPoint.BEGINNING,\n')
     return (
         "from torch.distributed.pipelining import SplitPoint\n\n"
-        f"split_spec = {{\n{''.join(lines)}}}\n"
+        f"split_spec = {{\n{''.join(lines)}}}\n" + (visible and f"# for ranks on {visible}\n")
     )
+
+
+def require_names(instance: PipelinePartition) -> None:
+    """Refuse what no cut could mend: names of no modules, and devices with several stages."""
+    require_placed(instance)
+    module_names(instance)
 
 
 def _stages(instance: PipelinePartition, solution: PipelineSolution) -> list[list[str]]:

@@ -12,6 +12,7 @@ from stagepack.kinds import later
 
 if TYPE_CHECKING:
     from stagepack.formulations.graph.cp_sat import CpSat as CpSat
+    from stagepack.formulations.graph.latency import Latency as Latency
     from stagepack.formulations.graph.milp import Milp as Milp
 else:
-    __getattr__ = later(__name__, cp_sat="CpSat", milp="Milp")
+    __getattr__ = later(__name__, cp_sat="CpSat", latency="Latency", milp="Milp")

@@ -331,6 +331,8 @@ class Placement:
                 parts = [total((work, received, sent))]
             case Objective.OVERLAP | Objective.REPLICATED:
                 parts = [work, received, sent]
+            case Objective.LATENCY:
+                raise ValueError("latency has a model of its own")
             case unknown:
                 assert_never(unknown)
         if not compact.class_pays[c]:

@@ -71,6 +71,7 @@ from stagepack.formulations.pipeline.frame import (
 from stagepack.formulations.pipeline.model import PipelineModel
 from stagepack.instances.arrays import distinct
 from stagepack.instances.pipeline.data import PipelineSolution
+from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.order import assign_devices
 from stagepack.instances.pipeline.problem import Objective
 from stagepack.instances.profile import Array
@@ -117,6 +118,16 @@ class CpSat(PipelineModel):
         if not self.infeasible:
             self._set_units()
             self._build_model()
+
+    @staticmethod
+    def unsupported(instance: PipelinePartition) -> str:
+        """Return why this model cannot express the instance, '' if it can."""
+        bounded = Objective.TRANSFER_BOUNDED
+        if instance.reduces and instance.objective is bounded:
+            return "T knows no reductions of tied weights; use dp or milp-interval"
+        if instance.objective is Objective.MOVES and instance.limited is bounded:
+            return f"it knows no moves within a limit on {bounded}; use dp"
+        return ""
 
     # ------------------------------------------------------------------ what is known beforehand
 
@@ -397,7 +408,7 @@ class CpSat(PipelineModel):
         """Return what C must not undercut when class c runs slot i."""
         work = self._work(i, c)
         match self.costs.instance.objective:
-            case Objective.SUM | Objective.LATENCY:
+            case Objective.SUM | Objective.LATENCY | Objective.MOVES:
                 return [work + self._recv(i, c) + self._send(i, c)]
             case Objective.OVERLAP:
                 return [work, self._recv(i, c), self._send(i, c)]

@@ -72,7 +72,7 @@ class StageLimits:
             case Objective.TRANSFER_BOUNDED:
                 rest = upper - costs.host
                 return cls(rest - least_transfer, rest - least_compute)
-            case Objective.SUM | Objective.LATENCY:
+            case Objective.SUM | Objective.LATENCY | Objective.MOVES:
                 # Compute and transfer of one stage together stay within the limit.
                 return cls(upper - costs.host, upper - costs.host)
             case Objective.OVERLAP:
@@ -96,7 +96,7 @@ def generous(costs: RangeCosts, upper: int | None) -> int | None:
 
 def transfers_count(costs: RangeCosts) -> bool:
     """Whether the objective looks at transfers at all."""
-    return costs.instance.objective not in (Objective.BOTTLENECK, Objective.HEADROOM)
+    return costs.instance.objective.counts_transfers
 
 
 def constant_ticks(costs: RangeCosts) -> int:
@@ -137,7 +137,7 @@ def least_compute(costs: RangeCosts) -> int:
     With tables, too: every layer is in some stage, at least in its cheapest one; UNLIMITED when
     some layer fits nowhere.
     """
-    if costs.instance.objective is Objective.LATENCY:
+    if costs.instance.objective.additive:
         return objective_bound(costs) - costs.host  # of all stages together
     if costs.tabular:
         cheapest = np.full((costs.n + 1, costs.n + 1), UNLIMITED, dtype=np.int64)
@@ -430,8 +430,7 @@ class StageValues:
         Whatever fits or not: more values than there are do no harm.
         """
         cuts = np.flatnonzero(costs.allowed)
-        latency = costs.instance.objective is Objective.LATENCY
-        if latency or len(cuts) ** 2 * costs.classes > MOST_VALUES:
+        if costs.instance.objective.additive or len(cuts) ** 2 * costs.classes > MOST_VALUES:
             return None
         begin, end = (cuts[i] for i in np.triu_indices(len(cuts), 1))
         compute, transfer = [], []
@@ -441,13 +440,14 @@ class StageValues:
             work = prefix[end] - prefix[begin] if matrix is None else matrix[begin, end]
             recv, send = costs.recv[c, begin], costs.send[c, end]
             match costs.instance.objective:
-                case Objective.SUM | Objective.LATENCY:
+                case Objective.SUM | Objective.LATENCY | Objective.MOVES:
                     compute.append(work + recv + send)
                 case Objective.OVERLAP:
                     compute += [work, recv, send]
                 case Objective.BOTTLENECK | Objective.TRANSFER_BOUNDED | Objective.HEADROOM:
                     compute.append(work)
-                    transfer.append(recv + send)
+                    own = costs.extra[c][begin, end] if costs.extra else 0
+                    transfer.append(recv + send + own)
                 case unknown:
                     assert_never(unknown)
         both = np.concatenate(compute)

@@ -108,7 +108,9 @@ class MilpAssignment(InSteps[PipelinePartition, PipelineSolution], PipelineModel
         instead = "use the interval model or CP-SAT"
         if instance.compute_table is not None or instance.memory_table is not None:
             return f"the assignment model adds up costs of layers and cannot use tables; {instead}"
-        if instance.objective in (Objective.LATENCY, Objective.HEADROOM):
+        if instance.reduces:
+            return f"the assignment model does not know reductions of tied weights; {instead}"
+        if instance.objective in (Objective.LATENCY, Objective.HEADROOM, Objective.MOVES):
             return f"the assignment model knows no objective {instance.objective}; use CP-SAT"
         if instance.fewer_stages:
             return f"the assignment model uses every device; {instead}"
@@ -381,6 +383,7 @@ class MilpAssignment(InSteps[PipelinePartition, PipelineSolution], PipelineModel
                     | Objective.TRANSFER_BOUNDED
                     | Objective.LATENCY
                     | Objective.HEADROOM
+                    | Objective.MOVES
                 ):
                     at_most(0, self.C + low - works)
                 case unknown:

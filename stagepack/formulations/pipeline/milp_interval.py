@@ -131,8 +131,8 @@ class MilpInterval(InSteps[PipelinePartition, PipelineSolution], PipelineModel):
     @staticmethod
     def unsupported(instance: PipelinePartition) -> str:
         """Return why this model cannot express the instance, '' if it can."""
-        if instance.objective is Objective.LATENCY:
-            return "the interval model knows no objective latency; use `dp` or CP-SAT"
+        if instance.objective.additive:
+            return f"the interval model knows no objective {instance.objective}; use dp or cp-sat"
         return ""
 
     # ------------------------------------------------------------------ arcs
@@ -237,8 +237,11 @@ class MilpInterval(InSteps[PipelinePartition, PipelineSolution], PipelineModel):
             case Objective.BOTTLENECK | Objective.HEADROOM:
                 return compute, none
             case Objective.TRANSFER_BOUNDED:
-                return compute, recv + send
-            case Objective.SUM | Objective.LATENCY:
+                transfer = recv + send
+                for number, extra in enumerate(costs.extra):
+                    transfer = transfer + np.where(c == number, extra[a, b], 0)
+                return compute, transfer
+            case Objective.SUM | Objective.LATENCY | Objective.MOVES:
                 return compute + recv + send, none
             case Objective.OVERLAP:
                 return np.maximum(np.maximum(compute, recv), send), none

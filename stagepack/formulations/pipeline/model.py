@@ -102,7 +102,7 @@ class PipelineModel(Formulation[PipelinePartition, PipelineSolution]):
     @property
     def additive(self) -> bool:
         """Whether C is what all stages cost together."""
-        return self.costs.instance.objective is Objective.LATENCY
+        return self.costs.instance.objective.additive
 
     @property
     def _summands(self) -> int:
@@ -135,8 +135,8 @@ class PipelineModel(Formulation[PipelinePartition, PipelineSolution]):
             return max(costs.objective(solution) - costs.host, self.least[0]), 0
         counted = costs.host if costs.instance.objective is Objective.SUM else 0
         transfer = max(
-            int(costs.recv[c, a] + costs.send[c, b])
-            for a, b, c in ((a, b, costs.device_class[device]) for a, b, device in solution.stages)
+            costs.transfer(a, b, int(costs.device_class[device])) - costs.host
+            for a, b, device in solution.stages
         )
         compute = costs.largest_compute(solution) - counted
         return max(compute, self.least[0]), max(transfer, self.least[1])

@@ -264,6 +264,8 @@ class Everything:
                     own = sum(p for v, p in enumerate(self._sync) if chosen[v] == d)
                     worst = max(worst, max(time + own * (m - 1) // m, received, sent) // m)
                 return worst
+            case Objective.LATENCY:
+                raise ValueError("latency has a search of its own")
             case unknown:
                 assert_never(unknown)
 

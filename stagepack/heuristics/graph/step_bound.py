@@ -81,6 +81,7 @@ def longest_chain(instance: GraphPartition, cycles: int = 1) -> PipelinePartitio
         training=bool(instance.backward.any()),
         microbatches=1,
         backward_transfers=False,
+        objective="bottleneck",
         fewer_stages=True,
         name=instance.name,
     )

@@ -329,6 +329,10 @@ class ModelsTuning(Tuning):
     most_places: int = 2_000_000
     """Blocks times slots, and blocks in nets times slots, of the largest model."""
 
+    fine_places: int = 2_000
+    """Nodes, nets and edges, times accelerators, up to which figures of latency that have no coarse
+    unit are counted finely, at the price of presolve; by trial."""
+
     unit_parts: int = 100
     """Parts of the least figure that are tried as the unit of all; by trial."""
 
@@ -391,6 +395,56 @@ class PeersTuning(Tuning):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LatencyTuning(Tuning):
+    """The objective latency."""
+
+    not_zero = ("hottest", "coldest", "coolings", "chunk")
+    at_once = ("coolings",)
+
+    orders: int = 24
+    """Topological orders that are cut, the first three in a way of their own; by trial."""
+
+    most_cells: int = 2**23
+    """Units times devices up to which orders are cut."""
+
+    moves: int = 1_000
+    """Moves of a round for each block; by trial."""
+
+    least_moves: int = 20_000
+    """Moves of a round at least."""
+
+    hottest: float = 0.02
+    """Heat at which a round begins, in parts of the best latency; by trial."""
+
+    coldest: float = 0.0001
+    """Heat at which it ends; by trial."""
+
+    coolings: int = 20
+    """Heats of a round, each a constant part of the one before."""
+
+    fruitless: int = 3
+    """Rounds in a row that find nothing better, before it ends."""
+
+    longest_path: int = 1_500
+    """Nodes of the longest path whose cuts are looked at for a bound."""
+
+    first_rounds: int = 2
+    """Rounds before CP-SAT, in ``auto``."""
+
+    share: float = 0.3
+    """Part of what is left for these rounds in ``auto``, and for one round elsewhere."""
+
+    cp_sat_places: int = 30_000
+    """Nodes, nets and edges, times accelerators, of the largest model in ``auto``."""
+
+    chunk: int = 20_000_000
+    """Elementary steps between two looks at the clock."""
+
+    step_price: float = 2e-9
+    """Of an elementary step."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class GraphTuning(Tuning):
     """What steers the searches of graph partitions."""
 
@@ -420,6 +474,9 @@ class GraphTuning(Tuning):
 
     peers: PeersTuning = PeersTuning()
     """METIS and PipeDream."""
+
+    latency: LatencyTuning = LatencyTuning()
+    """The objective latency."""
 
     cut_blocks: int = 64
     """Blocks whose anchored cuts are looked at for a bound, the most expensive first."""

@@ -38,7 +38,7 @@ def filled(costs: RangeCosts, transfers: Iterable[int] = ()) -> Evidence:
         Of the transfer-bounded objective, in ticks: where another limit on compute suffices.
     """
     instance, limits = costs.instance, list(transfers)
-    if instance.placed:
+    if instance.placed or instance.reduces or instance.objective is Objective.MOVES:
         return SEARCHED
     if StageOrder.refusal(instance) is not None or len(costs.order.source) > MOST_WAYS:
         return SEARCHED
@@ -168,6 +168,8 @@ def objective_bound(costs: RangeCosts) -> int:
             return max(0, int(work) + costs.transfers_bound() + costs.host - costs.rounding)
         case Objective.HEADROOM:
             return -_most_tokens(costs)
+        case Objective.MOVES:  # where a layer is held, it need not move
+            return int(np.diff(costs.prefix, axis=1).min(axis=0).sum())
         case Objective.BOTTLENECK:
             return compute
         case unknown:

@@ -1,9 +1,9 @@
 """The exact method: bisection over limits; each probe is a dynamic program over tails of the chain.
 
-Objectives with one limit are solved by bisection on it, `headroom` by one on the tokens; the sum of
-all stages, `latency`, by a program of its own (:mod:`.latency`).  For the transfer-bounded
-objective, the least compute is found first, unless this would mean to examine very many layers and
-a start is known.  Then the remaining part of the staircase of
+Objectives with one limit are solved by bisection on it, `headroom` by one on the tokens; sums of
+all stages, `latency` and `moves`, by a program of their own (:mod:`.latency`).  For
+`transfer-bounded`, the least compute is found first, unless this would mean to examine many layers
+and a start is known.  Then the remaining part of the staircase of
 non-dominated pairs of compute and transfer is searched, see :mod:`.staircase`.
 
 Cost: O(transitions * n) steps and bytes a probe at most, far less near the optimum;
@@ -39,7 +39,7 @@ def solve(
         When `progress` runs out of time; it then holds the best partition and a safe bound.
     """
     search = _search
-    if costs.instance.objective is Objective.LATENCY:
+    if costs.instance.objective.additive:
         search = heuristics.latency.solve
     elif costs.instance.objective is Objective.HEADROOM:
         search = _most_tokens

@@ -28,6 +28,7 @@ LARGEST_LOADS = ("bottleneck", "sum", "overlap", "transfer-bounded")
 def applies(instance: PipelinePartition, tuning: PipelineTuning = TUNING) -> bool:
     """Return whether the most even partition of an instance is looked for."""
     tabular = instance.compute_table is not None or instance.memory_table is not None
+    tabular = tabular or instance.reduces
     few = instance.n <= tuning.even_layers
     return few and not tabular and not instance.placed and instance.objective in LARGEST_LOADS
 
@@ -103,7 +104,7 @@ class _Row:
                 if load > self.limit or costs.transfer(first, end, c) > self.moved:
                     return None
                 return load + costs.transfer(first, end, c)
-            case Objective.LATENCY | Objective.HEADROOM:
+            case Objective.LATENCY | Objective.HEADROOM | Objective.MOVES:
                 raise ValueError("all loads count, or none")
             case unknown:
                 assert_never(unknown)

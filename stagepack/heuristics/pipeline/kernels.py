@@ -94,16 +94,16 @@ class Chain(NamedTuple):
     before, after : ndarray, shape (states,)
         The fewest stages, of a layer or more each, before a tail of this state, and in it.
     tabular : bool
-        Whether `fits` and `compute` hold the costs; else `reach` and `prefix` do.  The arrays not
-        used have one entry.
+        Whether `fits`, `compute` and `extra` hold the costs; else `reach` and `prefix` do.  The
+        arrays not used have one entry, and so has `extra` outside of mode TRANSFER_BOUNDED.
     reach : ndarray, shape (windows, n)
         Furthest end of a stage that begins at each layer.
     prefix : ndarray, shape (classes, n + 1)
         Running sums of compute.
     fits : ndarray of bool, shape (windows, n + 1, n + 1)
         Whether [a, b) fits, by window.
-    compute : ndarray, shape (classes, n + 1, n + 1)
-        Ticks of [a, b), by class.
+    compute, extra : ndarray, shape (classes, n + 1, n + 1)
+        Ticks of [a, b), by class, and those of its transfers beside the ones at cuts.
     recv, send : ndarray, shape (classes, n + 1)
         Ticks to receive and to send at each cut.
     host : int
@@ -129,6 +129,7 @@ class Chain(NamedTuple):
     prefix: Array
     fits: Array
     compute: Array
+    extra: Array
     recv: Array
     send: Array
     host: int
@@ -445,24 +446,18 @@ def _place_by_table(
     """Follow one transition of a chain given by tables without structure."""
     q0, q, c, row = chain.source[t], chain.target[t], chain.device_class[t], chain.window[t]
     cells, at, at0 = scratch.cells, scratch.offset[q], scratch.offset[q0]
+    mode, host = chain.mode, chain.host
     for a in range(chain.before[q], scratch.highest[q0]):
         # Costs of tables neither rise nor fall: every end is tried until one will do.
         for b in range(max(a + 1, scratch.lowest[q0]), scratch.highest[q0] + 1):
             if cells[at + a]:
                 break
-            cells[at + a] = (
-                cells[at0 + b]
-                and chain.fits[row, a, b]
-                and _within(
-                    chain.mode,
-                    chain.compute[c, a, b],
-                    chain.recv[c, a],
-                    chain.send[c, b],
-                    chain.host,
-                    compute_limit,
-                    transfer_limit,
-                )
-            )
+            if not (cells[at0 + b] and chain.fits[row, a, b]):
+                continue
+            work, r, s = chain.compute[c, a, b], chain.recv[c, a], chain.send[c, b]
+            if mode == TRANSFER_BOUNDED:
+                r += chain.extra[c, a, b]
+            cells[at + a] = _within(mode, work, r, s, host, compute_limit, transfer_limit)
         if cells[at + a]:
             scratch.lowest[q] = min(scratch.lowest[q], a)
             scratch.highest[q] = max(scratch.highest[q], a)
@@ -502,6 +497,8 @@ def _read_partition(state: Array, budget: int, chain: Chain, scratch: Scratch) -
                     if not fits or work > compute_limit:
                         break  # the further the worse
                 r, s = chain.recv[c, a], chain.send[c, b]
+                if chain.tabular and chain.mode == TRANSFER_BOUNDED:
+                    r += chain.extra[c, a, b]
                 if (
                     cells[scratch.offset[q0] + b]
                     and fits

@@ -1,4 +1,4 @@
-"""The exact method for latency: a shortest path through the chain and the choice of devices.
+"""The exact method for latency, and for moves: a shortest path through chain and devices.
 
 `least[q, a]` is what the layers [a, n) cost at least when the stages that hold them lead the
 automaton of devices to state q; a stage costs what it computes, receives and sends.  In a free
@@ -10,6 +10,8 @@ Source: own work; the program over subsets is that of Held and Karp (1962).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from stagepack.errors import InputError
@@ -19,7 +21,7 @@ from stagepack.heuristics.pipeline.kernels import UNLIMITED, Chain
 from stagepack.heuristics.pipeline.latency_kernels import extend
 from stagepack.heuristics.pipeline.prober import Prober
 from stagepack.heuristics.pipeline.tuning import TUNING, PipelineTuning
-from stagepack.instances.pipeline import PipelineSolution
+from stagepack.instances.pipeline import Objective, PipelineSolution
 from stagepack.instances.pipeline.order import assign_devices
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
@@ -40,7 +42,12 @@ def solve(
     """
     order, instance = costs.order, costs.instance
     if order.states * (costs.n + 1) <= tuning.latency_cells:
-        found = _shortest(costs, progress, tuning)
+        found = None
+        for limited in _alternatives(costs):
+            other = _shortest(limited, progress, tuning)
+            if other is not None and (found is None or other[0] < found[0]):
+                found = other
+                progress.offer(found[1], "dp")
         if found is None:
             return False
         progress.offer(found[1], "dp")
@@ -58,6 +65,28 @@ def solve(
         field="method dp",
         remedy="use fewer devices or fewer kinds of them, join layers, or fix their order",
     )
+
+
+def _alternatives(costs: RangeCosts) -> Iterator[RangeCosts]:
+    """Yield costs within limits that, together, allow what may be allowed.
+
+    Of `moves` within a sum of compute and transfer these are pairs of limits, one for each transfer
+    that some stage has; otherwise what is given.
+    """
+    bounded = Objective.TRANSFER_BOUNDED
+    if costs.within is None or costs.within[0].instance.objective is not bounded:
+        yield costs
+        return
+    limited, _, most = costs.within
+    total, found = most + limited.compute_bound(), set[int]()
+    for c in {*limited.device_class.tolist()}:
+        moved = limited.recv[c][:, None] + limited.send[c] + limited.host
+        moved = moved + (limited.extra[c] if limited.extra else 0)
+        found.update(np.unique(moved[np.triu_indices(costs.n + 1, 1)]).tolist())
+    least = limited.transfer_bound() + limited.host
+    for transfer in sorted(found, reverse=True):
+        if least <= transfer <= most:
+            yield costs.with_limits(total - transfer, transfer)
 
 
 def _shortest(

@@ -14,7 +14,7 @@ import numpy as np
 from stagepack.errors import InputError
 from stagepack.heuristics.effort import SHORT, spend
 from stagepack.heuristics.pipeline.tuning import TUNING, ProbeTuning
-from stagepack.instances.pipeline import PipelineSolution
+from stagepack.instances.pipeline import Objective, PipelineSolution
 from stagepack.instances.pipeline.order import assign_devices
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
@@ -99,6 +99,11 @@ class Prober:
         pairs = [divmod(kind, most) for kind in kinds.tolist()]
         reach = np.zeros((1, 1), dtype=np.int32)
         fits, compute = np.zeros((1, 1, 1), dtype=np.bool_), np.zeros((1, 1, 1), dtype=np.int64)
+        extra = compute
+        if costs.tabular and costs.instance.objective is Objective.TRANSFER_BOUNDED:
+            extra = np.zeros((costs.classes, costs.n + 1, costs.n + 1), dtype=np.int64)
+            for rows, more in zip(extra, costs.extra, strict=False):
+                rows[:] = more
         if costs.tabular:
             fits = _rows([costs.fits_matrix(*pair) for pair in pairs])
             compute = _rows([costs.compute_matrix(c) for c in range(costs.classes)])
@@ -118,6 +123,7 @@ class Prober:
             costs.prefix,
             fits,
             compute,
+            extra,
             costs.recv,
             costs.send,
             costs.host,

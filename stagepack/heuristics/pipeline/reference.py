@@ -57,7 +57,7 @@ def unsupported(instance: PipelinePartition) -> str:
     """Return why the recurrence does not apply to `instance`, or ''."""
     if instance.free_order or instance.fewer_stages:
         return "the recurrence puts stage i on device i; use dp"
-    if instance.objective in (Objective.LATENCY, Objective.HEADROOM):
+    if instance.objective in (Objective.LATENCY, Objective.HEADROOM, Objective.MOVES):
         return f"the recurrence knows no objective {instance.objective}; use dp"
     if 2 * instance.k * (instance.n + 1) ** 2 > TUNING.recurrence.table_limit:
         return f"tables of {instance.k:,} x {instance.n:,} x {instance.n:,} are too large; use dp"
@@ -112,6 +112,8 @@ def _tables(
         work = costs.compute_matrix(c)
         progress.require_time()
         transfer[i] = recv + send + costs.host
+        if costs.extra:
+            transfer[i] += costs.extra[c]
         if instance.objective is Objective.SUM:
             work = work + transfer[i]
         elif instance.objective is Objective.OVERLAP:

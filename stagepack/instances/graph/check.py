@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import islice
+from itertools import islice, pairwise
 from typing import assert_never
 
 import numpy as np
@@ -77,9 +77,38 @@ def evaluate(instance: GraphData, solution: GraphSolution) -> Number:
             )
         case Objective.OVERLAP | Objective.REPLICATED:
             value = max(load.overlap for load in loads(instance, solution))
+        case Objective.LATENCY:
+            value = max(finishes(instance, solution).values())
         case unknown:
             assert_never(unknown)
     return plain(value)
+
+
+def finishes(instance: GraphData, solution: GraphSolution) -> dict[int, Exactly]:
+    """Return when each accelerator that holds nodes ends, and each node of a CPU, in their order.
+
+    An accelerator is known by its number, a node by its own after those of all devices.  Where some
+    wait for one another, it is one after the other: what that would take at most.
+    """
+    groups, pairs = _groups(instance, solution), _quotient(instance, solution)
+    names = distinct(groups).tolist()
+    load = {one.device: one.sum for one in loads(instance, solution)}
+    k = instance.devices
+    before: dict[int, list[int]] = {name: [] for name in names}
+    order = _sorted(names, pairs)
+    if order is None:
+        order, pairs = names, list(pairwise(names))
+    for a, b in pairs:
+        before[b].append(a)
+    found: dict[int, Exactly] = {}
+    for name in order:
+        time = load[name] if name < k else instance.cpu_time[name - k].item()
+        found[name] = max((found[a] for a in before[name]), default=0) + _exactly(time)
+    return found
+
+
+def _exactly(time: Exactly) -> Exactly:
+    return Fraction(time) if isinstance(time, int) else time
 
 
 def loads(instance: GraphData, solution: GraphSolution, backward: bool | None = None) -> list[Load]:
@@ -286,6 +315,9 @@ def _tangled(instance: GraphData, solution: GraphSolution) -> Iterator[str]:
     if not instance.contiguous:
         return
     edges, devices = instance.precedence, solution.assignment
+    apart = instance.objective == Objective.LATENCY
+    if apart:  # on CPUs, every node has a place of its own
+        edges = edges[(devices[edges] < instance.accelerators).all(axis=1)]
     if solution.order or instance.device_order == DeviceOrder.FIXED:
         stage = np.empty(instance.devices, dtype=np.int64)
         order = stage_order(instance, solution)
@@ -294,11 +326,16 @@ def _tangled(instance: GraphData, solution: GraphSolution) -> Iterator[str]:
             u, v = (instance.node_name(int(node)) for node in edges[at])
             a, b = (instance.device_name(int(devices[node])) for node in edges[at])
             yield f"{u} is before {v}, but its {a} is after {b}"
-        return
+        if not apart:
+            return
     pairs = _quotient(instance, solution)
-    if _sorted(distinct(devices).tolist(), pairs) is None:
+    if _sorted(distinct(_groups(instance, solution)).tolist(), pairs) is None:
         circle = _circle(pairs)
-        names = map(instance.device_name, [*circle, circle[0]])
+        k = instance.devices
+        names = (
+            instance.device_name(at) if at < k else f"node {instance.node_name(at - k)}"
+            for at in [*circle, circle[0]]
+        )
         yield f"devices wait for one another: {' -> '.join(islice(names, 2 * SHOWN))}"
 
 
@@ -360,13 +397,28 @@ def stage_order(instance: GraphData, solution: GraphSolution) -> list[int]:
     used: list[int] = distinct(solution.assignment).tolist()
     if instance.device_order == DeviceOrder.FIXED or not instance.contiguous:
         return used
-    return _sorted(used, _quotient(instance, solution)) or used
+    groups = distinct(_groups(instance, solution)).tolist()
+    found = _sorted(groups, _quotient(instance, solution))
+    if found is None or instance.objective != Objective.LATENCY:
+        return found or used
+    k, devices = instance.devices, solution.assignment.tolist()
+    return list(dict.fromkeys(at if at < k else devices[at - k] for at in found))
+
+
+def _groups(instance: GraphData, solution: GraphSolution) -> Array:
+    """Return of each node its device; for `latency`, on a CPU a number of its own after these."""
+    devices = solution.assignment
+    if instance.objective != Objective.LATENCY:
+        return devices
+    alone = instance.devices + np.arange(instance.n)
+    return np.where(devices < instance.accelerators, devices, alone)
 
 
 def _quotient(instance: GraphData, solution: GraphSolution) -> list[tuple[int, int]]:
-    """Return the pairs of devices (a, b) of which a has to be before b."""
-    k, devices = instance.devices, solution.assignment
-    u, v = devices[instance.precedence].T
+    """Return the pairs of devices (a, b) of which a has to be before b; see :func:`_groups`."""
+    groups = _groups(instance, solution)
+    u, v = groups[instance.precedence].T
+    k = int(groups.max()) + 1
     pairs = distinct((u * k + v)[u != v])
     return list(zip((pairs // k).tolist(), (pairs % k).tolist(), strict=True))
 

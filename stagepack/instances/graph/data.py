@@ -64,6 +64,7 @@ class GraphData:
     time_unit: str = field(default="", compare=False)
     clock: Number | None = field(default=None, compare=False)
     source: str = field(default="", compare=False)
+    uncounted: Mapping[str, int] = field(default_factory=dict, compare=False)
 
     kind = KIND
 

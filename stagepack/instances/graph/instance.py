@@ -40,13 +40,20 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
 
     @property
     def proviso(self) -> str:
-        """What the proof does not cover: more microbatches in flight, a missing pass."""
-        m, most = self.microbatches, self.devices
-        if self.stash.any() and m < most:
-            return f"memory counts {m:,} of the {most:,} microbatches that fill the pipeline"
-        if self.objective != Objective.FORWARD_BACKWARD or self.backward.any():
-            return ""
-        return "no node is of the backward pass, so that forward+backward is the same as sum"
+        """What the proof leaves out: microbatches in flight, a missing pass, other bytes, busy CPUs."""
+        m, most, said = self.microbatches, self.devices, []
+        if self.objective == Objective.LATENCY:
+            said += ["CPUs are taken to do any number of nodes at once"] if self.cpus else []
+        elif self.stash.any() and m < most:
+            said.append(f"memory counts {m:,} of the {most:,} microbatches that fill the pipeline")
+        elif self.objective == Objective.FORWARD_BACKWARD and not self.backward.any():
+            said.append(
+                "no node is of the backward pass, so that forward+backward is the same as sum"
+            )
+        if self.uncounted and (self.capacity is not None or self.objective == Objective.MEMORY):
+            terms = ", ".join(f"{name} {nbytes:,}" for name, nbytes in self.uncounted.items())
+            said.append(f"not counted: {terms} bytes at most, which --kind pipeline counts")
+        return "; ".join(said)
 
     @classmethod
     def from_arrays(
@@ -82,6 +89,7 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
         clock: Number | None = None,
         name: str = "graph",
         source: str = "",
+        uncounted: Mapping[str, int] | None = None,
     ) -> Self:
         """Build an instance from arrays.
 
@@ -134,6 +142,9 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
             Cycles per second, if times are cycles of a known clock; plans then tell seconds, too.
         name, source : str
             For tables and reports.
+        uncounted : dict of str to int, optional
+            Terms of memory that the source has and `memory` leaves out, and their bytes: answers
+            within a capacity tell them.
 
         Raises
         ------
@@ -178,6 +189,7 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
             time_unit=validate.time_unit(time_unit),
             clock=validate.clock(clock, time_unit),
             source=str(source),
+            uncounted=dict(uncounted or {}),
         )
         validate.instance(instance)
         return instance
@@ -255,7 +267,7 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
         profile: ModelProfile,
         cluster: Cluster | str,
         *,
-        training: bool = False,
+        training: bool | None = None,
         name: str | None = None,
         **options: Any,
     ) -> Self:
@@ -267,10 +279,10 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
             Layers, and the tensors between them.
         cluster : Cluster or str
             By itself, or by its name in the catalog; the layers count cycles of its clock.
-        training : bool
-            Whether to count backward passes and stashes.  By default, there are as many
-            microbatches as accelerators.  With the objective ``forward+backward``, backward passes
-            are separate nodes.
+        training : bool, optional
+            Whether to count backward passes and stashes, by default what the profile says of its
+            bytes.  In training, there are as many microbatches as accelerators by default.  With
+            the objective ``forward+backward``, backward passes are separate nodes.
         name : str, optional
             That of the profile when absent.
         **options
@@ -281,6 +293,8 @@ class GraphPartition(GraphData, Answered[GraphSolution, Number]):
         InputError
             As :meth:`from_arrays`, and for what :class:`.Lifetimes` refuses.
         """
+        training = profile.trains(training)
+        profile = profile.together()
         passes = training and options.get("objective") == Objective.FORWARD_BACKWARD
         derived = profiled.columns(profile, training=training, passes=passes)
         derived |= profiled.machine(clusters.cluster(cluster))

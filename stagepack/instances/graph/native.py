@@ -99,6 +99,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     clock: Pace | None = None
     name: str = "graph"
     source: str = ""
+    uncounted: dict[str, Bytes] = {}
 
 
 # ---------------------------------------------------------------------- reading
@@ -125,6 +126,7 @@ def parse(document: Document, given: Words) -> GraphPartition:
         "clock",
         "name",
         "source",
+        "uncounted",
         *JOB,
     )
     whole: JsonObject = {
@@ -226,7 +228,7 @@ def dump(instance: GraphData) -> JsonObject:
     """Return what the document of an instance says: a node or tensor a line, defaults left out."""
     bandwidth = instance.bandwidth
     return {
-        **unusual(instance, Document, ("time_unit", "clock", "cpus", *JOB)),
+        **unusual(instance, Document, ("time_unit", "clock", "cpus", "uncounted", *JOB)),
         "objective": instance.objective,
         "accelerators": instance.accelerators,
         "speeds": _one(instance.speeds, 1),

@@ -13,6 +13,8 @@ from stagepack.instances.graph.data import GraphData
 from stagepack.instances.graph.problem import Objective
 from stagepack.instances.profile import Array
 
+ADDED = (Objective.SUM, Objective.FORWARD_BACKWARD, Objective.LATENCY)
+"""Objectives for which a load adds what is received to what is sent."""
 HASH_SEED, HASH_FACTOR = 20_201_122, np.uint64(0x9E37_79B9_7F4A_7C15)
 
 
@@ -66,7 +68,7 @@ def nets(instance: GraphData, block_of: Array, pause: Callable[[], object]) -> N
     two_passes = instance.objective == Objective.FORWARD_BACKWARD
     which = instance.backward[instance.producer[tensors]].astype(np.int64) * two_passes
     # In and out are one where both are added up and every link is alike: then who writes is moot.
-    moot = instance.uniform and instance.objective in (Objective.SUM, Objective.FORWARD_BACKWARD)
+    moot = instance.uniform and instance.objective in ADDED
     net, first = _alike(ptr, others, producer, which, moot, pause)
     pause()
     size = np.diff(ptr)[first]

@@ -23,6 +23,9 @@ class Objective(StrEnum):
     """The largest load of the forward pass plus that of the backward pass, each as in `sum`."""
     MEMORY = "memory"
     """The most bytes that a device holds."""
+    LATENCY = "latency"
+    """The time of one sample: an accelerator does its nodes in one go, in the time of its load,
+    once all that they read is there; a CPU does each node by itself, any number at once."""
 
 
 class DeviceOrder(StrEnum):

@@ -2,9 +2,9 @@
 
 A node has the bytes of its layer that are always in memory (parameters, gradients, state).  Bytes
 that are alive only while a layer runs, and code that equal layers share, are not sums over nodes
-and are left out.  All links have the least bandwidth between devices; their idle cycles are
-ignored.  Training adds forward and backward cycles and counts traffic twice, since a gradient is
-sent back for every tensor.  With two passes each layer is two nodes of one colour, ``id`` and
+and are left out, but told.  All links have the least bandwidth between devices; their idle cycles
+are ignored.  Training adds forward and backward cycles and counts traffic twice, since a gradient
+is sent back for every tensor.  With two passes each layer is two nodes of one colour, ``id`` and
 ``id.backward``.
 """
 
@@ -28,7 +28,7 @@ def columns(profile: ModelProfile, *, training: bool, passes: bool) -> JsonObjec
     Nodes of the backward pass follow in `training`, if `passes` as nodes of their own.  Refuses
     what :class:`.Lifetimes` does.
     """
-    Lifetimes.of(profile)
+    lifetimes = Lifetimes.of(profile)
     layers, times = profile.layers, 1 + (training and not passes)
     readers: dict[str, list[int]] = {name: [] for layer in layers for name in layer.outputs}
     for at, layer in enumerate(layers):
@@ -48,8 +48,24 @@ def columns(profile: ModelProfile, *, training: bool, passes: bool) -> JsonObjec
         "consumers": [readers[name] for _, name in writers],
         "traffic": [times * profile.tensors[name] for _, name in writers],
         "ids": ids,
+        "uncounted": uncounted(profile, lifetimes, training),
     }
     return _two(profile, once) if passes else once
+
+
+def uncounted(profile: ModelProfile, lifetimes: Lifetimes, training: bool) -> dict[str, int]:
+    """Return the bytes that a chain of these layers counts and a graph leaves out, by term.
+
+    Of `temporary` and `carry` those of the layer that has most, of `shared` those of all keys.
+    """
+    keys = {key: nbytes for layer in profile.layers for key, nbytes in layer.shared.items()}
+    own = (max(one.temporary, training * one.backward_temporary) for one in profile.layers)
+    found = {
+        "temporary": max(own),
+        "carry": int(lifetimes.carried().max()),
+        "shared": sum(keys.values()),
+    }
+    return {name: nbytes for name, nbytes in found.items() if nbytes}
 
 
 def _two(profile: ModelProfile, once: JsonObject) -> JsonObject:
@@ -76,6 +92,7 @@ def _two(profile: ModelProfile, once: JsonObject) -> JsonObject:
         "consumers": once["consumers"] + [read for _, read, _ in gradients],
         "traffic": once["traffic"] + [nbytes for _, _, nbytes in gradients],
         "ids": once["ids"] + [f"{name}.backward" for name in once["ids"]],
+        "uncounted": once["uncounted"],
     }
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from stagepack.instances.graph.check import loads, plain
 from stagepack.instances.graph.data import GraphSolution
 from stagepack.instances.graph.instance import GraphPartition
-from stagepack.instances.graph.problem import DeviceOrder
-from stagepack.instances.tradeoffs import MORE, Axis, WhatIf, more
+from stagepack.instances.graph.problem import DeviceOrder, Objective
+from stagepack.instances.tradeoffs import BESIDE, MORE, Axis, WhatIf, more
 
 
 def _within(instance: GraphPartition, limit: int) -> GraphPartition:
@@ -49,7 +49,13 @@ def what_ifs(instance: GraphPartition) -> Iterator[WhatIf]:
     if not instance.empty_devices:
         freed = instance.replace(empty_devices=True)
         yield WhatIf("devices that may stay unused", freed, "--set empty_devices=true")
-    if instance.uniform and instance.empty_devices and _alike(instance):
+    if instance.objective is Objective.SUM and instance.traffic.any():
+        beside = instance.replace(objective=Objective.OVERLAP)
+        yield WhatIf(BESIDE, beside, f"--objective overlap, {BESIDE}")
+    if instance.objective is Objective.OVERLAP and _replicates(instance):
+        several = instance.replace(objective=Objective.REPLICATED)
+        yield WhatIf("stages on several devices", several, "--objective replicated")
+    if instance.uniform and instance.empty_devices and instance.accelerators and _alike(instance):
         grown = instance.replace(accelerators=instance.accelerators + 1)
         yield WhatIf("one more accelerator", grown)
     if instance.capacity is not None:
@@ -76,6 +82,11 @@ def critical(instance: GraphPartition, solution: GraphSolution) -> Iterator[tupl
         yield "most memory", f"{instance.device_name(full.device)}: {full.memory:,} bytes"
     node = int(np.where(instance.accelerator, instance.time, -1).argmax())
     yield "heaviest node", f"{instance.node_name(node)}: {instance.time[node].item():,}"
+
+
+def _replicates(instance: GraphPartition) -> bool:
+    """Return whether stages may run on several devices: all of these are alike."""
+    return instance.uniform and not instance.cpus and instance.devices > 1 and _alike(instance)
 
 
 def _alike(instance: GraphPartition) -> bool:

@@ -14,7 +14,7 @@ from stagepack.instances.arrays import Given, distinct
 from stagepack.instances.graph.components import numbered, rows
 from stagepack.instances.graph.data import GraphData
 from stagepack.instances.graph.levels import table_of
-from stagepack.instances.graph.problem import Objective
+from stagepack.instances.graph.problem import DeviceOrder, Objective
 from stagepack.instances.profile import Array
 from stagepack.instances.words import LARGEST
 
@@ -303,6 +303,8 @@ def instance(given: GraphData) -> None:
         )
     if given.objective == Objective.REPLICATED:
         _alike(given)
+    if given.objective == Objective.LATENCY:
+        _one_sample(given)
     _sums(given)
     _acyclic(given)
 
@@ -327,6 +329,26 @@ def _alike(given: GraphData) -> None:
                 "makes devices unlike, which stages cannot be shared among",
                 field=field,
                 remedy="give accelerators of one kind, or another objective",
+            )
+
+
+def _one_sample(given: GraphData) -> None:
+    """Refuse rules for stages that follow one another, and more than one forward pass."""
+    wrong = {
+        "contiguous": (not given.contiguous, "leave it out"),
+        "device_order": (given.device_order == DeviceOrder.FIXED, "use any"),
+        "empty_devices": (not given.empty_devices, "allow them, or give fewer devices"),
+        "bandwidth": (not given.uniform, "give one for all (that of the slowest links is safe)"),
+        "backward": (bool(given.backward.any()), "give the forward pass alone"),
+        "microbatches": (given.microbatches > 1 and bool(given.stash.any()), "give one"),
+    }
+    for field, (refused, remedy) in wrong.items():
+        if refused:
+            raise InputError(
+                "is not known to the objective latency, that of one sample forward through any "
+                "of the devices, links alike, each accelerator in one go",
+                field=field,
+                remedy=f"{remedy}, or use another objective",
             )
 
 

@@ -159,7 +159,7 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
         profile: ModelProfile,
         cluster: Cluster | str | None = None,
         *,
-        training: bool = False,
+        training: bool | None = None,
         name: str | None = None,
         **options: Any,
     ) -> LmemPacking:
@@ -173,8 +173,8 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
             An object or a name of the catalog.  The memory is that of its first device, and holds
             both the activations and what the layers hold permanently, as one buffer.  Without a
             cluster, there are only the activations, in a memory without limit.
-        training : bool
-            Whether a backward pass follows.
+        training : bool, optional
+            Whether a backward pass follows; by default what the profile says of its bytes.
         name : str, optional
             That of the profile when absent.
         **options
@@ -186,7 +186,8 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
             As :meth:`from_arrays`, and for what :class:`.Lifetimes` refuses.
         """
         memory = None if cluster is None else clusters.cluster(cluster)
-        derived = profiled.columns(profile, memory, training=training)
+        training = profile.trains(training)
+        derived = profiled.columns(profile.together(), memory, training=training)
         title = profile.name or "packing" if name is None else name
         return cls.from_arrays(**{**derived, "name": title, **options})
 

@@ -221,8 +221,10 @@ class PhaseSchedule(PhaseData, Answered[PhaseSolution, int]):
             That of the profile when absent.
         **options
             For :meth:`from_arrays` (training, microbatch, ...); they may replace what is derived.
+            Training is by default what the profile says of its bytes.
         """
-        derived = validate.derived(profile)
+        derived = validate.derived(profile.together())
+        options["training"] = profile.trains(options.get("training"))
         if not isinstance(chip, Chip):
             chip = clusters.cluster(chip)
             speed = float(chip.devices[0].speed)

@@ -85,3 +85,21 @@ def held_once(shared: SharedBytes, n: int) -> Array:
     np.add.at(delta, (previous + 1, shared.layer + 1), nbytes)
     np.add.at(delta, (shared.layer + 1, shared.layer + 1), -nbytes)
     return np.asarray(delta.cumsum(axis=0).cumsum(axis=1)[: n + 1, : n + 1])
+
+
+def held_in_part(shared: SharedBytes, n: int) -> Array:
+    """Return, shape (n + 1, n + 1), the bytes of keys that [a, b) uses as other layers do, too.
+
+    O(n^2 + uses).
+    """
+    delta = np.zeros((n + 2, n + 2), dtype=np.int64)
+    order = np.lexsort((shared.layer, shared.key))
+    key, layer = shared.key[order], shared.layer[order]
+    first = layer[np.flatnonzero(np.diff(key, prepend=-1))]
+    last = layer[np.flatnonzero(np.diff(key, append=-1))]
+    nbytes = shared.nbytes[np.unique(key)]
+    # All of them are in the ranges with a <= first and last < b.
+    np.add.at(delta, (np.zeros_like(first), last + 1), nbytes)
+    np.add.at(delta, (first + 1, last + 1), -nbytes)
+    whole = delta.cumsum(axis=0).cumsum(axis=1)[: n + 1, : n + 1]
+    return np.asarray(held_once(shared, n) - whole)

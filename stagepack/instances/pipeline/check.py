@@ -10,7 +10,6 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import assert_never
 
 import numpy as np
 
@@ -31,7 +30,7 @@ def check(instance: PartitionData, solution: PipelineSolution) -> tuple[Violatio
     The names: ``boundaries`` (not 0 = c_0 < c_1 < ... = n), ``devices`` (unknown, repeated, out
     of order or unused; with several stages a device, another placement), ``variable`` and
     ``forbidden-cut`` (a cut where none may be), ``fixed-cut`` (a boundary is missing), ``capacity``
-    (what a device holds does not fit it).
+    (what a device holds does not fit it), ``limit`` (what may be no more, of `moves`, is more).
     O(n + uses of shared keys + variables * log(stages)).
     """
     found = shape(instance, solution)
@@ -58,6 +57,7 @@ def check(instance: PartitionData, solution: PipelineSolution) -> tuple[Violatio
         for cut in instance.fixed_cuts
         if cut not in made
     ]
+    found += _beyond_limit(instance, solution)
     for device, stages in by_device(solution).items():
         capacity = instance.cluster.devices[device].memory
         if capacity is None:
@@ -78,6 +78,17 @@ def check(instance: PartitionData, solution: PipelineSolution) -> tuple[Violatio
                 )
             )
     return tuple(found)
+
+
+def _beyond_limit(instance: PartitionData, solution: PipelineSolution) -> list[Violation]:
+    """Return that a cut of few moves costs more than it may."""
+    limit = instance.limit
+    if instance.objective is not Objective.MOVES or limit is None:
+        return []
+    value = evaluate(instance, solution, instance.limited)
+    if value <= limit + instance.rounding * abs(limit):
+        return []
+    return [Violation("limit", f"{instance.limited} is {value:,}, and may be {limit:,}")]
 
 
 def _misplaced(instance: PartitionData, devices: tuple[int, ...]) -> list[Violation]:
@@ -126,22 +137,32 @@ def shape(instance: PartitionData, solution: PipelineSolution) -> list[Violation
     return found
 
 
-def evaluate(instance: PartitionData, solution: PipelineSolution) -> Number:
+def evaluate(
+    instance: PartitionData, solution: PipelineSolution, objective: Objective | None = None
+) -> Number:
     """Return the objective value of a valid `solution`, an int whenever it is integral.
 
     O(n + stages).  Integer cycles are summed and divided by speeds exactly; other cycles are
     floating-point sums without accumulated error.
+
+    Parameters
+    ----------
+    objective : Objective, optional
+        By default that of the instance.
     """
+    objective = objective or instance.objective
+    if objective is Objective.MOVES:
+        return sum(moved_bytes(instance, *stage) for stage in solution.stages)
     compute = [stage_compute(instance, *stage) for stage in solution.stages]
     if instance.placed:
         return plain(max(_loads_of_devices(instance, solution)))
-    if instance.objective is Objective.HEADROOM:
+    if objective is Objective.HEADROOM:
         return -headroom(instance, solution)
-    if instance.objective is Objective.TRANSFER_BOUNDED:
+    if objective is Objective.TRANSFER_BOUNDED:
         moved = [sum(transfer) for transfer in _transfers(instance, solution)]
         return plain(max(compute) + max(moved) + host_cycles(instance))
-    loads = _loads(instance, solution)
-    if instance.objective is Objective.LATENCY:
+    loads = _loads(instance, solution, objective)
+    if objective is Objective.LATENCY:
         return plain(sum((Fraction(load) for load in loads), Fraction(host_cycles(instance))))
     return plain(max(loads))
 
@@ -153,7 +174,7 @@ def unevenness(
 
     The less that is, the more even is the partition.
     """
-    stages, loads = solution.stages, _loads(instance, solution)
+    stages, loads = solution.stages, _loads(instance, solution, _counted(instance))
     if instance.placed:
         loads = _loads_of_devices(instance, solution)
     held = [stage_memory(instance, *stage, len(stages) - at) for at, stage in enumerate(stages)]
@@ -164,37 +185,42 @@ def _loads_of_devices(
     instance: PartitionData, solution: PipelineSolution
 ) -> list[Number | Fraction]:
     """Return the cycles of every device, those of all its stages together."""
-    loads = _loads(instance, solution)
+    loads = _loads(instance, solution, Objective.BOTTLENECK)
     return [sum(loads[j] for j, _, _ in held) for held in by_device(solution).values()]
 
 
-def _loads(instance: PartitionData, solution: PipelineSolution) -> list[Number | Fraction]:
+def _counted(instance: PartitionData) -> Objective:
+    """Return the objective that counts cycles: what limits them where moves are minimised."""
+    return instance.limited if instance.objective is Objective.MOVES else instance.objective
+
+
+def _loads(
+    instance: PartitionData, solution: PipelineSolution, objective: Objective
+) -> list[Number | Fraction]:
     """Return the cycles of every stage, with those of its transfers as far as they count."""
     compute = [stage_compute(instance, *stage) for stage in solution.stages]
+    if not objective.counts_transfers:
+        return compute
     stages = zip(compute, _transfers(instance, solution), strict=True)
-    match instance.objective:
-        case Objective.BOTTLENECK | Objective.HEADROOM:
-            return compute
+    match objective:
         case Objective.SUM | Objective.TRANSFER_BOUNDED:
             host = host_cycles(instance)
             return [own + sum(both) + host for own, both in stages]
         case Objective.OVERLAP:
             return [max(own, *both) for own, both in stages]
-        case Objective.LATENCY:
+        case _:
             return [Fraction(own) + sum(map(Fraction, both)) for own, both in stages]
-        case unknown:
-            assert_never(unknown)
 
 
 def _transfers(instance: PartitionData, solution: PipelineSolution) -> list[tuple[Number, Number]]:
-    """Return the cycles that every stage receives and sends."""
-    return [
-        (
-            recv_cycles(instance, device, first) if first > 0 else 0,
-            send_cycles(instance, device, end) if end < instance.n else 0,
-        )
-        for first, end, device in solution.stages
-    ]
+    """Return the cycles that every stage receives and sends, gradients of tied weights too."""
+    found = []
+    for first, end, device in solution.stages:
+        recv = recv_cycles(instance, device, first) if first > 0 else 0
+        send = send_cycles(instance, device, end) if end < instance.n else 0
+        more = reduction_cycles(instance, first, end, device)
+        found.append((recv + more[0], send + more[1]))
+    return found
 
 
 def headroom(instance: PartitionData, solution: PipelineSolution) -> int:
@@ -328,6 +354,56 @@ def send_cycles(instance: PartitionData, device: int, cut: int) -> Number:
     """Return the cycles in which `device` sends what a stage that ends at `cut` hands on."""
     link = instance.cluster.devices[device].send
     return _crossing(instance, instance.send_cycles, link, instance.out_bytes, (device, cut))
+
+
+def reduction_cycles(
+    instance: PartitionData, first: int, end: int, device: int
+) -> tuple[Number, Number]:
+    """Return the cycles in which a stage receives and sends gradients of tied weights.
+
+    Of those that it holds and other stages do, too: it has some of the layers that use them, but
+    not all.  A step reduces once, and each of its microbatches bears its share; whole cycles are
+    rounded down for each weight.
+
+    Parameters
+    ----------
+    first, end, device
+        As in :func:`stage_compute`.
+    """
+    recv: Number = 0
+    send: Number = 0
+    if instance.tied is None or not instance.training:
+        return recv, send
+    one, m = instance.cluster.devices[device], instance.microbatches
+    for nbytes, users in instance.tied.uses().values():
+        inside = bisect_left(users, end) - bisect_left(users, first)
+        if not 0 < inside < len(users):
+            continue
+        both = _link_cycles(instance, one.recv, nbytes), _link_cycles(instance, one.send, nbytes)
+        whole = instance.whole
+        recv += both[0] // m if whole else both[0] / m
+        send += both[1] // m if whole else both[1] / m
+    return recv, send
+
+
+def moved_bytes(instance: PartitionData, first: int, end: int, device: int) -> int:
+    """Return the bytes that a device has to load to run the layers [first, end).
+
+    Those of layers that it did not hold before, and of shared keys and tied weights that none of
+    the layers used which it held.
+
+    Parameters
+    ----------
+    first, end, device
+        As in :func:`stage_compute`.
+    """
+    held, shared, layers = np.array(instance.previous), instance.shared, slice(first, end)
+    fresh = held[layers] != device
+    total = sum(int(column[layers][fresh].sum()) for column in instance.exclusive.values())
+    uses = slice(bisect_left(shared.layer, first), bisect_left(shared.layer, end))
+    known = set(shared.key[held[shared.layer] == device].tolist())
+    fetched: int = sum(map(shared.nbytes.item, {*shared.key[uses].tolist()} - known))
+    return total + fetched
 
 
 def _crossing(

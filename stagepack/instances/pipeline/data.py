@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
-from stagepack.contracts import cached
+from stagepack.contracts import Number, cached
 from stagepack.errors import InputError
 from stagepack.instances.arrays import freeze
 from stagepack.instances.base import digest_of
@@ -94,6 +94,35 @@ class SharedBytes:
             key=both[:, 1].copy(),
         )
 
+    def beside(self, other: SharedBytes) -> SharedBytes:
+        """Return these keys and those of `other`, which replace keys of the same name.
+
+        Raises
+        ------
+        InputError
+            For a name that has other bytes or layers there.
+        """
+        own, more = self.uses(), other.uses()
+        for name in set(own).intersection(more):
+            if own[name] != more[name]:
+                raise InputError(
+                    f"{name!r} is also shared, of other bytes or by other layers",
+                    field="tied",
+                    remedy="give it there alone, or another name",
+                )
+        return SharedBytes.of({**own, **more}) if more else self
+
+    def uses(self) -> Uses:
+        """Return the bytes of each key, and the layers that use it."""
+        found: Uses = {
+            name: (nbytes, [])
+            for name, nbytes in zip(self.names, self.nbytes.tolist(), strict=True)
+        }
+        users = [layers for _, layers in found.values()]
+        for layer, key in zip(self.layer.tolist(), self.key.tolist(), strict=True):
+            users[key].append(layer)
+        return found
+
     def previous(self) -> Array:
         """Return, shape (uses,), the previous layer with the same key, or -1."""
         order = np.lexsort((self.layer, self.key))
@@ -113,6 +142,10 @@ LATER = {
     "tokens": 0,
     "stages_per_device": 1,
     "placement": "loop",
+    "tied": None,
+    "previous": None,
+    "limited": Objective.BOTTLENECK,
+    "limit": None,
 }
 """Fields that instances did not have at first, and what they were then: digests stay."""
 
@@ -181,6 +214,10 @@ class PartitionData:
         Cycles and bytes of the layers [a, b) that replace the per-layer figures when given.
     variables : tuple of Variable
         Ranges of layers that must be on one stage.
+    tied : SharedBytes, optional
+        Weights that several layers use, each copied to all stages that do; `shared` counts their
+        memory.  In training a stage with some of a weight's layers, but not all, receives and sends
+        its gradient once a step, of which a microbatch bears its share.
     forbidden_cuts, fixed_cuts : tuple of int
         Cuts that no boundary may use, and cuts that must be boundaries.
     training : bool
@@ -210,6 +247,12 @@ class PartitionData:
     placement : str or tuple of int
         The device of each stage: round after round in the order of the cluster (``"loop"``), every
         second round backwards (``"v"``), or given for each.
+    previous : tuple of int, optional
+        The device that held each layer before, -1 for none: what the objective `moves` counts from.
+    limited : Objective
+        Of what `limit` is the most that `moves` may cost.
+    limit : int or float, optional
+        No limit when absent.
     order : GraphOrder, optional
         The order of a graph's nodes from which the chain was made, if there are others.
     tensors : Lifetimes, optional
@@ -246,6 +289,10 @@ class PartitionData:
     free_order: bool = False
     stages_per_device: int = 1
     placement: str | tuple[int, ...] = "loop"
+    tied: SharedBytes | None = None
+    previous: tuple[int, ...] | None = None
+    limited: Objective = Objective.BOTTLENECK
+    limit: Number | None = None
     layer_names: tuple[str, ...] | None = None
     order: GraphOrder | None = None
     tensors: Lifetimes | None = field(default=None, compare=False)
@@ -307,7 +354,20 @@ class PartitionData:
 
         1e-9, too, for speeds without a common multiple of moderate size.
         """
+        return 0.0 if self.objective is Objective.MOVES else self.rounding
+
+    @property
+    def rounding(self) -> float:
+        """Relative tolerance of cycles."""
         return 0.0 if self.whole and self.speed_scale else 1e-9
+
+    @cached_property
+    def reduces(self) -> bool:
+        """Whether gradients of tied weights are reduced in a time that the objective counts."""
+        if self.tied is None or not (self.training and self.objective.counts_transfers):
+            return False
+        links = any(device.recv or device.send for device in self.cluster.devices)
+        return links and len(np.unique(self.tied.key)) < len(self.tied.key)
 
     @cached_property
     def speed_scale(self) -> int:
@@ -340,6 +400,15 @@ class PartitionData:
     def trips(self) -> int:
         """How often the links move what crosses a cut: there, and back as a gradient."""
         return 2 if self.training and self.backward_transfers else 1
+
+    @property
+    def linked(self) -> bool:
+        """Whether transfers between devices take time: bytes cross links, or there are tables."""
+        if self.recv_cycles is not None or self.send_cycles is not None:
+            return True
+        inside = slice(1, self.n)
+        moved = self.in_bytes[inside].any() or self.out_bytes[inside].any()
+        return bool(moved) and any(device.recv or device.send for device in self.cluster.devices)
 
     @cached_property
     def kept_bytes(self) -> Array:

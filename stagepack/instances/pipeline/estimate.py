@@ -29,6 +29,7 @@ from stagepack.instances.pipeline.check import (
     host_cycles,
     plain,
     recv_cycles,
+    reduction_cycles,
     send_cycles,
     stage_compute,
 )
@@ -322,6 +323,9 @@ def estimate(
         before, after = (devices[at] if 0 <= at < s else device for at in (j - 1, j + 1))
         recv = recv_cycles(instance, device, layers[0]) if before != device else 0
         send = send_cycles(instance, device, layers[1]) if after != device else 0
+        if not instance.placed:
+            more = reduction_cycles(instance, *layers, device)
+            recv, send = recv + more[0], send + more[1]
         split = {name: int(column[j]) for name, column in exclusive.items()}
         peak = int(peak_layer[j])
         bytes_of = [int(column[j]) for column in (shared, temporary, carry, stash)]

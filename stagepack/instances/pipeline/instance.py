@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -21,8 +22,9 @@ from stagepack.instances.pipeline.data import (
     Variable,
     uses_of,
 )
+from stagepack.instances.pipeline.previous import Previous, held_by
 from stagepack.instances.pipeline.problem import MEMORY, Objective
-from stagepack.instances.pipeline.validate import placement_of, require
+from stagepack.instances.pipeline.validate import placement_of, require, require_tied
 from stagepack.instances.profile import (
     Array,
     Cluster,
@@ -101,12 +103,16 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         received: bool = True,
         kv_bytes: Given = None,
         tokens: int = 0,
-        objective: Objective | str = Objective.BOTTLENECK,
+        objective: Objective | str | None = None,
         host_transfer: bool = False,
         fewer_stages: bool = False,
         free_order: bool = False,
         stages_per_device: int = 1,
         placement: str | Iterable[int] = "loop",
+        tied: Mapping[str, tuple[int, Iterable[int]]] | SharedBytes | None = None,
+        previous: Iterable[int] | None = None,
+        limited: Objective | str = Objective.BOTTLENECK,
+        limit: Number | None = None,
         layer_names: Sequence[str] | None = None,
         order: GraphOrder | None = None,
         tensors: Lifetimes | None = None,
@@ -164,8 +170,9 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             Bytes of KV cache that a token takes: in every layer, or in each.
         tokens : int
             Tokens whose KV cache must fit on every device.
-        objective : Objective or str
-            What is minimised.
+        objective : Objective or str, optional
+            What is minimised.  By default ``sum`` where bytes cross links or transfers have cycles,
+            so that these count; ``bottleneck`` otherwise, and where devices have several stages.
         host_transfer, fewer_stages, free_order : bool
             Whether every device waits for the transfers of the host; whether devices may stay
             unused; whether stages may be placed on the devices in any order.
@@ -175,6 +182,13 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         placement : str or iterable of int
             Their devices: ``"loop"``, round after round in the order of the cluster; ``"v"``, every
             second round backwards; or the device of each stage, also as one text with commas.
+        tied : dict, optional
+            ``{name: (bytes, layers that use it)}`` of weights that are copied to every stage that
+            uses them.  `shared` need not name them.
+        previous : iterable of int, optional
+            The device that holds each layer now, -1 for none; see :meth:`from_previous`.
+        limited, limit : Objective or str, and int or float, optional
+            The most that this objective may be where `moves` is minimised.
         layer_names : sequence of str, optional
             For messages and tables.
         order : GraphOrder, optional
@@ -211,23 +225,9 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         else:
             categories = {} if exclusive is None else {"memory": exclusive}
         terms = _terms(memory, categories, memory_table)
-        if not isinstance(shared, SharedBytes):
-            try:
-                shared = SharedBytes.of(shared or {})
-            except (TypeError, ValueError, OverflowError) as error:
-                raise InputError(
-                    f"cannot be read ({error})",
-                    field="shared",
-                    remedy="write {key: (bytes, [layers])}",
-                ) from error
-        try:
-            chosen = Objective(objective)
-        except ValueError:
-            raise InputError(
-                f"unknown objective {str(objective)!r}",
-                field="objective",
-                remedy="choose one of " + ", ".join(Objective),
-            ) from None
+        copied, once = _once(tied, "tied"), _once(shared, "shared")
+        if not isinstance(tied, SharedBytes):  # of an instance, whose shared bytes count them
+            once = once.beside(copied)
         try:
             spans = tuple(v if isinstance(v, Variable) else Variable(*v) for v in variables)
         except TypeError as error:
@@ -245,7 +245,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
                 for key, value in categories.items()
                 if terms & {"exclusive", key}
             },
-            shared=shared if "shared" in terms else SharedBytes.of({}),
+            shared=once if "shared" in terms else SharedBytes.of({}),
             carry=carried,
             **{
                 term: arrays.whole_bytes(column if term in terms else None, term, (n,))
@@ -269,19 +269,81 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             received=bool(received) and "received" in terms,
             kv_bytes=_each(kv_bytes, n),
             tokens=arrays.integer(tokens, "tokens", 0),
-            objective=chosen,
+            objective=_objective(objective or Objective.BOTTLENECK, "objective"),
             host_transfer=bool(host_transfer),
             fewer_stages=bool(fewer_stages),
             free_order=bool(free_order),
             stages_per_device=rounds,
             placement=placement,
+            tied=copied if len(copied.layer) else None,
+            previous=None if previous is None else tuple(map(int, previous)),
+            limited=_objective(limited, "limited"),
+            limit=limit,
             layer_names=None if layer_names is None else tuple(map(str, layer_names)),
             order=order,
             tensors=tensors if tensors is None or tensors.tell(carried) else None,
             source=source,
         )
         require(instance)
-        return instance
+        counts = objective is None and instance.linked and not instance.placed
+        return dataclasses.replace(instance, objective=Objective.SUM) if counts else instance
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed, all validated anew as by :meth:`from_arrays`.
+
+        With other tied weights the memory of those before is not counted.
+
+        Raises
+        ------
+        InputError
+            For an unknown field or a value that does not fit.
+        """
+        if self.tied is not None and "tied" in changes and "shared" not in changes:
+            kept = {
+                name: use for name, use in self.shared.uses().items() if name not in self.tied.names
+            }
+            changes["shared"] = SharedBytes.of(kept)
+        return super().replace(**changes)
+
+    def from_previous(
+        self,
+        previous: Previous,
+        *,
+        devices: Sequence[str] | Cluster | None = None,
+        limit: Number | None = None,
+    ) -> PipelinePartition:
+        """Return the question how few bytes have to move from a previous cut: objective `moves`.
+
+        Devices are matched by name, so that some may be gone and others new.
+
+        Parameters
+        ----------
+        previous : PipelineSolution, Result, mapping, or sequence of str or None
+            The cut, or the name of the device that holds each layer, None for none.
+        devices : sequence of str or Cluster, optional
+            The devices of that cut, in its order; by default those of the result's instance, or of
+            this one.
+        limit : int or float, optional
+            The most that this instance's own objective may be; of `headroom`, minus the tokens that
+            must fit.
+
+        Raises
+        ------
+        InputError
+            For a cut of other layers or of devices without a name, and as :meth:`from_arrays`.
+        """
+        main = self.limited if self.objective is Objective.MOVES else self.objective
+        if main is Objective.HEADROOM and limit is not None:
+            tokens, limit = max(self.tokens, -int(limit)), None
+        else:
+            tokens = self.tokens
+        return self.replace(
+            objective=Objective.MOVES,
+            previous=held_by(self, previous, devices),
+            limited=main,
+            limit=limit,
+            tokens=tokens,
+        )
 
     @classmethod
     def from_profile(
@@ -290,6 +352,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         cluster: Cluster | str,
         *,
         name: str | None = None,
+        tied: str | None = None,
         **options: Any,
     ) -> PipelinePartition:
         """Build an instance from a model profile and a cluster.
@@ -306,19 +369,25 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             By itself, or by its name in the catalog; the layers count cycles of its clock.
         name : str, optional
             That of the profile when absent.
+        tied : str, optional
+            ``"copied"``: each tied weight is on every stage that uses it, as by default;
+            ``"together"``: all layers that use it are on one stage.
         **options
             What :meth:`from_arrays` takes (training, microbatches, objective, ...); may replace
-            what is derived.
+            what is derived.  Training is by default what the profile says of its bytes.
 
         Raises
         ------
         InputError
             If a shared key has two sizes, and as :class:`.Lifetimes` and :meth:`from_arrays`.
         """
-        layers, training = profile.layers, bool(options.get("training"))
+        if tied is not None:
+            profile = _as_tied(profile, tied)
+        layers, training = profile.layers, profile.trains(options.get("training"))
         n = len(layers)
         lifetimes = Lifetimes.of(profile)
         crossing = lifetimes.crossing()
+        reduced, rest = zip(*map(_reduced, layers), strict=True)
         categories: dict[str, Array] = {}
         spans: dict[str, tuple[int, int]] = {}
         for index, layer in enumerate(layers):
@@ -331,7 +400,11 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         derived: JsonObject = {
             "backward": [layer.backward for layer in layers],
             "exclusive": categories,
-            "shared": uses_of((layer.shared for layer in layers), "layers[{}].shared"),
+            "shared": {
+                **uses_of((layer.shared for layer in layers), "layers[{}].shared"),
+                **uses_of(rest, "layers[{}].tied"),
+            },
+            "tied": uses_of(reduced, "layers[{}].tied"),
             "temporary": [
                 max(layer.temporary, layer.backward_temporary if training else 0)
                 for layer in layers
@@ -350,8 +423,51 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             [layer.forward for layer in layers],
             cluster=clusters.cluster(cluster),
             name=profile.name or "pipeline" if name is None else name,
-            **{**derived, **options},
+            **{**derived, **options, "training": training},
         )
+
+
+def _as_tied(profile: ModelProfile, tied: str) -> ModelProfile:
+    """Return a profile with its tied weights ``copied`` or ``together``."""
+    require_tied(tied, any(layer.variables for layer in profile.layers))
+    return profile.together() if tied == "together" else profile
+
+
+def _reduced(layer: LayerProfile) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the bytes of a layer's tied weights whose gradients are reduced, and the others."""
+    reduced, rest = {}, {}
+    for name in layer.tied:
+        held = layer.held(name)
+        total = sum(held.values())
+        reduced[name] = held.get("gradients", held.get("parameters", total))
+        if total > reduced[name]:
+            rest[f"{name}, beside its gradients"] = total - reduced[name]
+    return reduced, rest
+
+
+def _once(
+    given: Mapping[str, tuple[int, Iterable[int]]] | SharedBytes | None, field: str
+) -> SharedBytes:
+    """Return what devices hold once, as it was given for a field."""
+    if isinstance(given, SharedBytes):
+        return given
+    try:
+        return SharedBytes.of(given or {})
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(
+            f"cannot be read ({error})", field=field, remedy="write {key: (bytes, [layers])}"
+        ) from error
+
+
+def _objective(name: Objective | str, field: str) -> Objective:
+    try:
+        return Objective(name)
+    except ValueError:
+        raise InputError(
+            f"unknown objective {str(name)!r}",
+            field=field,
+            remedy="choose one of " + ", ".join(Objective),
+        ) from None
 
 
 def _terms(

@@ -21,7 +21,8 @@ from stagepack.instances import clusters
 from stagepack.instances.documents.lines import Rows, unless, unusual
 from stagepack.instances.pipeline.data import GraphOrder, SharedBytes, Variable
 from stagepack.instances.pipeline.instance import PipelinePartition
-from stagepack.instances.pipeline.problem import MEMORY, Objective
+from stagepack.instances.pipeline.problem import MEMORY, TIED, Objective
+from stagepack.instances.pipeline.validate import require_tied
 from stagepack.instances.profile import (
     Array,
     Bytes,
@@ -39,13 +40,14 @@ Index = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
 JOB = (
     "objective", "training", "microbatches", "backward_transfers", "host_transfer", "fewer_stages",
-    "free_order", "tokens", "stages_per_device", "placement",
+    "free_order", "tokens", "stages_per_device", "placement", "limited", "limit",
 )  # fmt: skip
 PLAIN = (
     "tokens", "training", "host_transfer", "fewer_stages", "free_order", "stages_per_device",
-    "placement",
+    "placement", "limited", "limit",
 )  # fmt: skip
-ASIDE = ("memory", "kv_bytes")
+AS_THEY_ARE = ("name", "source", "forbidden_cuts", "fixed_cuts", "memory", "previous")
+ASIDE = ("memory", "kv_bytes", "tied")
 GIVEN = frozenset({*clusters.MACHINE, *JOB, *ASIDE})
 """What may be said beside a file."""
 FORMER = {"microbatches": 1, "backward_transfers": False}
@@ -86,7 +88,8 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Layers by column: arrays with an entry a layer, `in_bytes` and `out_bytes` one a cut.
 
     Cycles in `forward` and `backward`, bytes in all others; what is left out is 0.  `passing` tells
-    one by one of what `carry` is the sum.
+    one by one of what `carry` is the sum; `tied` names weights that several layers use, which are
+    not in `shared`.
     """
 
     forward: list[Time]
@@ -98,6 +101,7 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     stash: list[Bytes] | None = None
     kv_bytes: list[Bytes] | None = None
     shared: dict[str, Shared] = {}
+    tied: dict[str, Shared] = {}
     in_bytes: list[Bytes] | None = None
     out_bytes: list[Bytes] | None = None
     passing: Values | None = None
@@ -125,7 +129,7 @@ class Document(
     cluster: Cluster | None = None
     name: str = "pipeline"
     source: str = ""
-    objective: Objective = Objective.BOTTLENECK
+    objective: Objective | None = None
     training: bool = False
     microbatches: Count | None = None
     backward_transfers: bool | None = None
@@ -136,6 +140,9 @@ class Document(
     free_order: bool = False
     stages_per_device: Count = 1
     placement: str | list[Index] = "loop"
+    previous: list[Annotated[int, msgspec.Meta(ge=-1, le=2**31)]] | None = None
+    limited: Objective = Objective.BOTTLENECK
+    limit: Time | None = None
     tensors: dict[str, Bytes] = {}
     results: list[str] | None = None
     order: GraphOrder | None = None
@@ -153,7 +160,10 @@ class Document(
 
 def job(given: Words) -> JsonObject:
     """Return what was said of the work alone, not of the machine."""
-    return {name: value for name, value in given.items() if name in (*JOB, *ASIDE)}
+    said = {name: value for name, value in given.items() if name in (*JOB, *ASIDE)}
+    if isinstance(said.get("tied"), bool):
+        said["tied"] = TIED[said["tied"]]
+    return said
 
 
 def parse(document: Document, given: Words) -> PipelinePartition:
@@ -176,7 +186,15 @@ def parse(document: Document, given: Words) -> PipelinePartition:
     options: JsonObject = {
         **{
             name: getattr(document, name)
-            for name in ("name", "source", "forbidden_cuts", "fixed_cuts", "memory", *JOB)
+            for name in (
+                "name",
+                "source",
+                "forbidden_cuts",
+                "fixed_cuts",
+                "memory",
+                "previous",
+                *JOB,
+            )
         },
         **_as_it_was(document),
         **{name: _table(getattr(document, name), name) for name in TABLES},
@@ -224,20 +242,29 @@ def _from_columns(
     if not columns.forward:
         raise InputError("no layers", field="layers.forward", remedy="give at least one layer")
     passing = _passing(columns)
+    variables = [Variable(span.name, span.first, span.last) for span in document.variables]
+    tied, shared = _shared(columns.tied), _shared(columns.shared)
+    if "tied" in options:
+        require_tied(options["tied"], bool(variables))
+    if options.pop("tied", None) == "together":
+        spans = tied.uses().items()
+        variables += [Variable(name, min(users), max(users)) for name, (_, users) in spans]
+        shared, tied = shared.beside(tied), _shared({})  # of one stage, which holds them once
     try:
         return PipelinePartition.from_arrays(
             columns.forward,
             cluster=cluster,
             backward=columns.backward,
             exclusive=columns.exclusive,
-            shared=_shared(columns.shared),
+            shared=shared.beside(tied),
+            tied=tied,
             temporary=columns.temporary,
             carry=columns.carry,
             stash=columns.stash,
             **{"kv_bytes": columns.kv_bytes, **options},
             in_bytes=columns.in_bytes,
             out_bytes=columns.out_bytes,
-            variables=[Variable(span.name, span.first, span.last) for span in document.variables],
+            variables=variables,
             layer_names=columns.names,
             tensors=passing,
         )
@@ -349,7 +376,8 @@ def dump(instance: PipelinePartition) -> JsonObject:
         "carry": unless(instance.carry),
         "stash": unless(instance.stash),
         "kv_bytes": instance.kv_bytes,
-        "shared": _shared_object(instance.shared),
+        "shared": _shared_object(instance.shared, instance.tied),
+        "tied": None if instance.tied is None else _shared_object(instance.tied),
         "in_bytes": unless(instance.in_bytes),
         "out_bytes": unless(instance.out_bytes),
         "passing": None if instance.tensors is None else _values(instance.tensors.passing),
@@ -357,8 +385,9 @@ def dump(instance: PipelinePartition) -> JsonObject:
     return {
         "objective": str(instance.objective),
         **unusual(instance, Document, PLAIN),
+        "previous": None if instance.previous is None else list(instance.previous),
         **_of_training(instance),
-        "memory": None if instance.received else [term for term in MEMORY if term != "received"],
+        "memory": _counted(instance),
         "cluster": _lean(instance.cluster),
         "order": instance.order and _lean(instance.order),
         "layers": Rows(columns),
@@ -370,6 +399,14 @@ def dump(instance: PipelinePartition) -> JsonObject:
         "fixed_cuts": list(instance.fixed_cuts) or None,
         **{name: getattr(instance, name) for name in TABLES},
     }
+
+
+def _counted(instance: PipelinePartition) -> list[str] | None:
+    """Return the terms of memory that a file has to name; None where all of it count."""
+    missing = set() if instance.received else {"received"}
+    if instance.tied is not None and not set(instance.tied.names) <= set(instance.shared.names):
+        missing.add("shared")
+    return [term for term in MEMORY if term not in missing] if missing else None
 
 
 def _values(tensors: Lifetimes) -> JsonObject:
@@ -387,7 +424,8 @@ def _of_training(instance: PipelinePartition) -> JsonObject:
     return said if instance.training else {n: v for n, v in said.items() if v != FORMER[n]}
 
 
-def _shared_object(shared: SharedBytes) -> JsonObject | None:
+def _shared_object(shared: SharedBytes, tied: SharedBytes | None = None) -> JsonObject | None:
+    """Return keys as a file has them, without those that are `tied`."""
     if len(set(shared.names)) < len(shared.names):
         raise InputError(
             "two keys have one name", field="shared", remedy="give every key a name of its own"
@@ -399,6 +437,7 @@ def _shared_object(shared: SharedBytes) -> JsonObject | None:
     return {
         name: {"bytes": nbytes, "layers": users}
         for name, nbytes, users in zip(shared.names, shared.nbytes.tolist(), layers, strict=False)
+        if tied is None or name not in tied.names
     } or None
 
 

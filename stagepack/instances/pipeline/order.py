@@ -12,6 +12,7 @@ import numpy as np
 from stagepack.errors import InputError
 from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.instance import PipelinePartition
+from stagepack.instances.pipeline.problem import Objective
 from stagepack.instances.profile import Array
 from stagepack.instances.words import LARGEST
 
@@ -216,12 +217,15 @@ def _device_classes(instance: PipelinePartition, pause: Callable[[], object]) ->
     devices = instance.cluster.devices
     if per_device:
         return list(range(len(devices)))
+    moves = instance.objective is Objective.MOVES
+    holding = set(instance.previous or ()) if moves else set()
     known: dict[object, int] = {}
     classes: list[int] = []
     for begin in range(0, len(devices), BLOCK):
         pause()
         some = devices[begin : begin + BLOCK]
-        classes += [known.setdefault(device.kind, len(known)) for device in some]
+        kinds = [(one.kind, d if d in holding else -1) for d, one in enumerate(some, begin)]
+        classes += [known.setdefault(kind, len(known)) for kind in kinds]
     return classes
 
 

@@ -62,7 +62,8 @@ def best_order(
         Makes an instance of a profile.
     """
     best = build(profile)
-    alone = best.objective is Objective.HEADROOM or best.placed  # no order of layers is compared
+    unknown = best.objective in (Objective.HEADROOM, Objective.MOVES)
+    alone = unknown or best.placed  # no order of layers is compared
     if best.order is None or alone:
         return best
     best_value, tried = least_value(best), 1
@@ -179,6 +180,8 @@ class _Graph:
 def least_value(instance: PipelinePartition, enough: int = INFINITE) -> int:
     """Return the least objective of a chain, in ticks, with its devices in the order given.
 
+    Without reductions of tied weights.
+
     A dynamic program over the last cut; with limits on compute and on transfers in turn, each
     just below what was found, where both count.  `INFINITE` where nothing fits.
 
@@ -189,7 +192,9 @@ def least_value(instance: PipelinePartition, enough: int = INFINITE) -> int:
     enough : int
         What matters is only whether the objective is less than this.
     """
-    chain = _Chain(instance)
+    # A reduction hangs together with where a stage begins and with where it ends: it is left out.
+    plain = instance.replace(tied=None, shared=instance.shared) if instance.reduces else instance
+    chain = _Chain(plain)
     if instance.objective is not Objective.TRANSFER_BOUNDED:
         return chain.least(COUNTED[instance.objective])
     best, limit, unavoidable = enough, INFINITE, chain.least(TRANSFER)

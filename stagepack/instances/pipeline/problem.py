@@ -25,6 +25,27 @@ class Objective(StrEnum):
     """The sum of all compute and transfers: one sample, or token, goes through the pipeline."""
     HEADROOM = "headroom"
     """The tokens whose KV cache fits on every device, negative: the most of them is minimised."""
+    MOVES = "moves"
+    """The bytes of layers that devices do not hold of a previous cut, within a limit."""
+
+    @property
+    def counts_transfers(self) -> bool:
+        """Whether transfers are part of it."""
+        return self not in (Objective.BOTTLENECK, Objective.HEADROOM, Objective.MOVES)
+
+    @property
+    def additive(self) -> bool:
+        """Whether it is the sum of what all stages cost, not the largest of these."""
+        return self in (Objective.LATENCY, Objective.MOVES)
+
+
+LIMITABLE = (
+    Objective.BOTTLENECK, Objective.TRANSFER_BOUNDED, Objective.SUM, Objective.OVERLAP
+)  # fmt: skip
+"""Objectives within a limit of which `moves` can be minimised."""
+
+TIED = ("copied", "together")
+"""A weight that several layers use: on every stage that uses it, or these on one stage."""
 
 
 MEMORY = ("exclusive", "shared", "temporary", "carry", "stash", "received")
@@ -65,6 +86,8 @@ WORDS = (
         option="machine",
     ),
     Parameter("tokens", int, "tokens whose KV cache fits on every device", option="machine"),
+    Parameter("limited", str, "of moves, the objective that `limit` limits", choices=LIMITABLE),
+    Parameter("limit", float, "of moves, the most that this objective may be"),
     Parameter("fewer_stages", bool, "devices may stay unused, stages be empty", option="freedom"),
     Parameter("free_order", bool, "stages may run on the devices in any order", option="freedom"),
     Parameter("stages_per_device", int, "stages of each device", 1, 2**10, option="machine"),
@@ -91,6 +114,13 @@ PROBLEM = Problem(
     changes=(
         Change("fixed_cuts", "--fix-cut", "layer", "a stage begins here; repeatable"),
         Change("forbidden_cuts", "--forbid-cut", "layer", "no stage begins here; repeatable"),
+        Change(
+            "previous",
+            "--previous",
+            "file",
+            "the cut in place (result, solution, or devices by layer): few bytes should move",
+            "cuts.read_previous",
+        ),
     ),
     tools={
         "megatron": Tool(
@@ -112,12 +142,15 @@ PROBLEM = Problem(
         "torch": Tool(
             "torch.modules.torch",
             "split_spec of torch.distributed.pipelining",
-            requires="module_names",
+            requires="require_names",
         ),
         "accelerate": Tool(
             "torch.modules.accelerate",
             "device_map of Accelerate",
-            {"inside": "true where parts of layers.3, say, may be on several devices"},
+            {
+                "inside": "true where parts of layers.3, say, may be on several devices",
+                "modules": "file with the names of the model's modules, a line each, to check",
+            },
             requires="require_items",
         ),
         "vllm": Tool(
@@ -126,7 +159,11 @@ PROBLEM = Problem(
         "sglang": Tool(
             "serving.layers.sglang", "SGLANG_PP_LAYER_PARTITION", LETTERS, requires="require_layers"
         ),
-        "deepspeed": Tool("deepspeed.module.module", "a PipelineModule of DeepSpeed in Python"),
+        "deepspeed": Tool(
+            "deepspeed.module.module",
+            "a PipelineModule of DeepSpeed in Python",
+            requires="require_parts",
+        ),
     },
     becomes={"pipeline-schedule": "PipelineSchedule.from_partition"},
     public={

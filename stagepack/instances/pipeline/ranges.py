@@ -20,32 +20,28 @@ import numpy as np
 
 from stagepack.contracts import Number
 from stagepack.errors import InputError
-from stagepack.instances.pipeline.at_once import furthest_fit, held_once, peaks, smallest
+from stagepack.instances.pipeline.at_once import (
+    furthest_fit,
+    held_once,
+    peaks,
+    smallest,
+)
+from stagepack.instances.pipeline.costs import LARGEST_TABLE, CostsInTicks
 from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.order import StageOrder, device_classes
 from stagepack.instances.pipeline.problem import Objective
-from stagepack.instances.profile import Array, Link
-from stagepack.instances.ticks import (
-    LARGEST_TICKS,
-    ROUNDING,
-    binary_grid,
-    decimal_grid,
-    exactly,
-    on_binary_grid,
-    running_on_binary_grid,
-    ticks,
-)
+from stagepack.instances.profile import Array
+from stagepack.instances.ticks import exactly
 from stagepack.instances.words import LARGEST
 
-LARGEST_TABLE = 2**27  # entries of a row of all layers for every class of devices
 MANY_LAYERS = 100_000  # from there on a compiled pass finds what fits, which needs no table
 MOST_REACHES = 8
 CHUNK = 5_000_000  # elementary steps of the compiled pass between two pauses
 KEPT_AS = "_range_costs"  # with an instance, outside its fields
 
 
-class RangeCosts:
+class RangeCosts(CostsInTicks):
     """Compute, memory and transfer of all ranges of an instance, in ticks and bytes.
 
     Nothing of size n x n is built unless asked for (:meth:`compute_matrix`,
@@ -69,6 +65,14 @@ class RangeCosts:
         send[:, n] are 0, so that first and last stages need no special case.
     host : int
         Ticks of the exchange with the host, added to every transfer; to the sum for `latency`.
+    extra : list of ndarray of int64, shape (n + 1, n + 1)
+        Ticks that [a, b) transfers on top, by class, where transfers count by themselves and
+        gradients of tied weights are reduced; empty otherwise.
+    tabular : bool
+        Whether costs of ranges have tables, :meth:`compute_matrix` and :meth:`fits_matrix`; of use
+        without are `prefix` and :meth:`reach`.
+    within : tuple of (RangeCosts, int, int), optional
+        Of `moves`, the costs of what is limited, and the most compute and transfer in their ticks.
     tokens : int
         Tokens whose KV cache is in memory.
     allowed : ndarray of bool, shape (n + 1,)
@@ -86,7 +90,6 @@ class RangeCosts:
         self.instance = instance
         self.n, self.k, self.tokens = instance.n, instance.k, instance.tokens
         self.allowed = instance.allowed_cuts
-        self.tabular = instance.compute_table is not None or instance.memory_table is not None
         classes = device_classes(instance, pause)
         self.device_class = np.array(classes, dtype=np.int64)
         self.classes = max(classes) + 1
@@ -109,6 +112,29 @@ class RangeCosts:
         ]
         self._speeds = [exactly(device.speed) for device in devices]
         self._set_ticks(float(min(device.speed for device in devices)), pause)
+        self.within = self._limits(pause) if instance.objective is Objective.MOVES else None
+
+    def _limits(self, pause: Callable[[], object]) -> tuple[RangeCosts, int, int] | None:
+        """Return what limits `moves`, see :attr:`within`."""
+        instance, limit = self.instance, self.instance.limit
+        if limit is None:
+            return None
+        limited = RangeCosts(instance.replace(objective=instance.limited), pause)
+        share = 1 + Fraction(instance.rounding) / 2
+        total = math.floor(Fraction(limit) * share * limited.scale)
+        while not limited.rounding and limited.value(total + 1) <= limit:
+            total += 1  # which a float of the limit may just miss
+        most = total
+        moved = LARGEST
+        if instance.limited is Objective.TRANSFER_BOUNDED:
+            most = total - limited.transfer_bound() - limited.host
+            moved = total - limited.compute_bound()
+        elif instance.limited is Objective.SUM:
+            most -= limited.host
+        if limited.tabular or limited.recv.any() or limited.send.any():
+            self._require_tables("limited", "stages within a limit on transfers have tables")
+            self.tabular = True
+        return limited, most, moved
 
     @classmethod
     def of(
@@ -122,126 +148,6 @@ class RangeCosts:
         if KEPT_AS not in kept:
             kept[KEPT_AS] = cls(instance, pause)
         return kept[KEPT_AS]
-
-    # ------------------------------------------------------------------ ticks
-
-    def _set_ticks(self, slowest: float, pause: Callable[[], object]) -> None:
-        instance, table = self.instance, self.instance.compute_table
-        if instance.objective in (Objective.BOTTLENECK, Objective.HEADROOM):
-            # Not part of the objective: they must not make the ticks coarser.
-            recv = send = np.zeros((self.classes, self.n + 1), dtype=np.int64)
-            host = np.zeros(0, dtype=np.int64)
-        else:
-            recv, send, host = self._transfer_cycles(pause)
-        pause()
-        cycles = instance.cycles if table is None else table
-        total = float(cycles.sum() if table is None else table.max())
-        stages = min(self.n, self.k) if instance.objective is Objective.LATENCY else 1
-        largest = stages * (float(recv.max()) + float(send.max())) + float(host.max(initial=0))
-        largest += total / slowest * (stages if table is not None else 1)
-        grids = [decimal_grid(row, pause) for row in (cycles, recv, send, host)]
-        self.scale: int | Fraction = max(grids) * instance.speed_scale if all(grids) else 0
-        exact = bool(self.scale) and largest * float(self.scale) < LARGEST_TICKS
-        if not exact and instance.whole and instance.speed_scale:
-            raise InputError(
-                "cycles and transfers together exceed the exact range of 64-bit integers",
-                field="forward",
-                remedy="use a coarser unit",
-            )
-        pause()
-        self.rounding = 0 if exact else ROUNDING * stages
-        if exact:
-            self._set_work_exactly(int(self.scale), pause)
-            rows = [recv, send, host]
-            if self.scale != 1 or not instance.whole:
-                rows = [ticks(row, self.scale) for row in rows]
-        else:
-            # No common unit: round, and keep what that may change out of every bound.
-            exponent = binary_grid(largest)
-            self.scale = Fraction(2) ** exponent
-            self._set_work_rounded(exponent, slowest, pause)
-            rows = [on_binary_grid(row, exponent) for row in (recv, send, host)]
-        pause()
-        self.recv, self.send, hosts = rows
-        self.recv[:, 0] = 0
-        self.send[:, self.n] = 0
-        self.host = int(hosts.sum())
-
-    def _set_work_exactly(self, scale: int, pause: Callable[[], object]) -> None:
-        """Set `prefix` (and `_work`) in ticks of a grid on which all are whole."""
-        instance, table = self.instance, self.instance.compute_table
-        self.prefix = np.zeros((self.classes, 1 if table is not None else self.n + 1), np.int64)
-        if table is not None:
-            self._work = [
-                ticks(self._class_table(table, c), scale / speed)
-                for c, speed in enumerate(self._speeds)
-            ]
-            return
-        # Layers are whole in units of a grid in which every class's ticks are whole, too.
-        running = np.zeros(self.n + 1, dtype=np.int64)
-        np.cumsum(ticks(instance.cycles, scale // instance.speed_scale), out=running[1:])
-        for c, speed in enumerate(self._speeds):
-            pause()
-            whole = instance.speed_scale // speed.numerator * speed.denominator
-            self.prefix[c] = ticks(running, whole)
-        self._work = list(self.prefix)
-
-    def _set_work_rounded(self, exponent: int, slowest: float, pause: Callable[[], object]) -> None:
-        """Set `prefix` (and `_work`) on a binary grid."""
-        instance, table = self.instance, self.instance.compute_table
-        ratios = [slowest / float(speed) for speed in self._speeds]
-        if table is not None:
-            self.prefix = np.zeros((self.classes, 1), dtype=np.int64)
-            self._work = []
-            for c, ratio in enumerate(ratios):
-                pause()
-                scaled = np.ldexp(self._class_table(table, c), exponent) / slowest
-                self._work.append(np.rint(scaled * ratio).astype(np.int64))
-            return
-        running = running_on_binary_grid(instance.cycles, exponent, slowest, pause)
-        self.prefix = np.empty((self.classes, self.n + 1), dtype=np.int64)
-        for c, ratio in enumerate(ratios):
-            pause()
-            self.prefix[c] = np.rint(running if ratio == 1 else running * ratio)
-        self._work = list(self.prefix)
-
-    def _transfer_cycles(self, pause: Callable[[], object]) -> tuple[Array, Array, Array]:
-        """Return receive (classes, n + 1), send (classes, n + 1) and host (2,) cycles."""
-        instance, cluster = self.instance, self.instance.cluster
-        devices = [cluster.devices[d] for d in self._example]
-        given = (instance.recv_cycles, instance.send_cycles)
-        nbytes = (instance.in_bytes, instance.out_bytes)
-        links = ([device.recv for device in devices], [device.send for device in devices])
-        ends = ((cluster.host_recv, 0), (cluster.host_send, self.n))
-        rows, host = [], []
-        for cycles, moved, each, (host_link, cut) in zip(given, nbytes, links, ends, strict=True):
-            if cycles is not None:
-                rows.append(cycles[self._example])
-                host.append(cycles[0 if cut == 0 else -1, cut])
-                continue
-            table = np.empty((self.classes, self.n + 1), np.int64 if instance.whole else np.float64)
-            for c, link in enumerate(each):
-                pause()
-                np.multiply(self._link_cycles(link, moved), instance.trips, out=table[c])
-            rows.append(table)
-            host.append(self._link_cycles(host_link, moved[cut : cut + 1])[0])
-        return rows[0], rows[1], np.array(host if instance.host_transfer else [])
-
-    def _link_cycles(self, link: Link | None, nbytes: Array) -> Array:
-        """Return the cycles in which a link moves bytes; a missing link takes no time."""
-        if link is None:
-            return np.zeros(len(nbytes), dtype=np.int64)
-        cycles = nbytes / (link.GBps * 2**30 / self.instance.cluster.clock)
-        cycles += link.idle
-        if not self.instance.whole:
-            return np.asarray(cycles)
-        if cycles.max() >= LARGEST_TICKS:
-            raise InputError(
-                "a transfer takes more than 2**60 cycles",
-                field="in_bytes",
-                remedy="use a coarser unit or a faster link",
-            )
-        return cycles.astype(np.int64)
 
     def bound(self, ticks: int) -> Number:
         """Return a lower bound in ticks as one in cycles, safe whatever rounding there was.
@@ -282,13 +188,14 @@ class RangeCosts:
         device_class : int
             An entry of :attr:`device_class`.
         """
-        return int(self.recv[device_class, first] + self.send[device_class, end]) + self.host
+        own = int(self.extra[device_class][first, end]) if self.extra else 0
+        return int(self.recv[device_class, first] + self.send[device_class, end]) + self.host + own
 
     def objective(self, solution: PipelineSolution) -> int:
         """Return the objective value of a partition in ticks."""
         if self.instance.objective is Objective.HEADROOM:
             return int(self.instance.evaluate(solution))
-        if self.instance.objective is Objective.LATENCY:
+        if self.instance.objective.additive:
             stages = [(a, b, int(self.device_class[d])) for a, b, d in solution.stages]
             each = (self.compute(*s) + self.transfer(*s) - self.host for s in stages)
             return sum(each) + self.host
@@ -318,6 +225,7 @@ class RangeCosts:
                 | Objective.TRANSFER_BOUNDED
                 | Objective.LATENCY
                 | Objective.HEADROOM
+                | Objective.MOVES
             ):
                 pass
             case unknown:
@@ -348,7 +256,8 @@ class RangeCosts:
 
     def _with(self, **changes: object) -> RangeCosts:
         other = copy.copy(self)
-        vars(other).update(changes, _reach_cache={}, _fits_cache={})
+        vars(other).update(_reach_cache={}, _fits_cache={})
+        vars(other).update(changes)
         vars(other).pop("_exclusive", None)
         return other
 
@@ -371,6 +280,16 @@ class RangeCosts:
             Called now and then on the way; what it raises ends the pass.
         """
         assert not self.tabular
+        fit = self._roomy(device_class, stashes, pause)
+        if self.within is None:
+            return fit
+        limited, most, _ = self.within
+        prefix = limited.prefix[limited.device_class[self._example[device_class]]]
+        within = np.searchsorted(prefix, prefix[:-1] + most, side="right") - 1
+        return np.asarray(np.minimum(fit, np.maximum(within, np.arange(self.n))))
+
+    def _roomy(self, device_class: int, stashes: int, pause: Callable[[], object]) -> Array:
+        """Return :meth:`reach` as far as memory and fixed cuts allow."""
         capacity = self.capacity[device_class]
         if capacity is None:
             return self._next_fixed
@@ -423,7 +342,7 @@ class RangeCosts:
         limit = min(limit, int(self._next_fixed[first]))
         if capacity is None:
             return limit
-        if not stashes or (capacity, stashes) in self._reach_cache:
+        if not stashes or self.within or (capacity, stashes) in self._reach_cache:
             return min(limit, int(self.reach(device_class, stashes)[first]))
         instance, shared = self.instance, self.instance.shared
         held, highest, end, width, seen = 0, 0, first, 64, set[int]()
@@ -446,11 +365,6 @@ class RangeCosts:
             held, highest, end, width = int(need[-1]), int(peak[-1]), stop, 2 * width
         return end
 
-    def compute_matrix(self, device_class: int) -> Array:
-        """Return, shape (n + 1, n + 1), the ticks of [a, b); meaningless for b <= a."""
-        work = self._work[device_class]
-        return np.asarray(work if work.ndim == 2 else work[None, :] - work[:, None])
-
     def compute_bound(self) -> int:
         """Return a lower bound on the largest compute of a partition, in ticks.
 
@@ -462,7 +376,7 @@ class RangeCosts:
 
     @cached_property
     def _compute_bound(self) -> int:
-        if self.instance.compute_table is not None:
+        if self.instance.compute_table is not None or self.instance.objective is Objective.MOVES:
             return 0
         cuts = np.flatnonzero(self.allowed)
         totals = self.prefix[:, -1].tolist()
@@ -537,7 +451,35 @@ class RangeCosts:
         capacity = self.capacity[device_class]
         if capacity is not None:
             fits &= self.memory_matrix(device_class, stashes) <= capacity
+        if self.within is not None:
+            fits &= self._limited(device_class, *self.within)
         return np.asarray(fits)
+
+    def _limited(self, device_class: int, limited: RangeCosts, most: int, moved: int) -> Array:
+        """Return, shape (n + 1, n + 1), which [a, b) are within the limits of :attr:`within`."""
+        c = int(limited.device_class[self._example[device_class]])
+        work, recv, send = limited.compute_matrix(c), limited.recv[c][:, None], limited.send[c]
+        match limited.instance.objective:
+            case Objective.SUM:
+                return np.asarray(work + recv + send <= most)
+            case Objective.OVERLAP:
+                return np.asarray((np.maximum(work, recv) <= most) & (send <= most))
+            case Objective.TRANSFER_BOUNDED:
+                transfer = recv + send + limited.host + (limited.extra[c] if limited.extra else 0)
+                return np.asarray((work <= most) & (transfer <= moved))
+            case _:
+                return np.asarray(work <= most)
+
+    def with_limits(self, most: int, moved: int) -> RangeCosts:
+        """Return the same costs of `moves` with other limits on compute and transfer.
+
+        Parameters
+        ----------
+        most, moved : int
+            Ticks of what is limited, see :attr:`within`.
+        """
+        assert self.within is not None
+        return self._with(within=(self.within[0], most, moved))
 
     def fits_from(self, first: int, device_class: int, stashes: int) -> Array:
         """Return row `first` of :meth:`fits_matrix`, which is kept for the next question.
@@ -580,9 +522,6 @@ class RangeCosts:
             return np.full(self.n, self.n, dtype=np.int64)
         fixed = np.array([*self.instance.fixed_cuts, self.n], dtype=np.int64)
         return np.asarray(fixed[np.searchsorted(fixed, np.arange(self.n), side="right")])
-
-    def _class_table(self, table: Array, device_class: int) -> Array:
-        return np.asarray(table if table.ndim == 2 else table[self._example[device_class]])
 
     # ------------------------------------------------------------------ the order of devices
 

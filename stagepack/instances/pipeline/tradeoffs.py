@@ -12,7 +12,7 @@ from stagepack.instances.pipeline.estimate import StageEstimate, estimate
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.problem import Objective
 from stagepack.instances.profile import Device, Link
-from stagepack.instances.tradeoffs import MORE, Axis, WhatIf, least, more
+from stagepack.instances.tradeoffs import BESIDE, MORE, Axis, WhatIf, least, more
 from stagepack.instances.words import LARGEST
 
 
@@ -34,7 +34,8 @@ def _free_memory(instance: PipelinePartition) -> str:
 def _within_devices(instance: PipelinePartition, limit: int) -> PipelinePartition:
     first = instance.cluster.devices[:limit]
     cluster = msgspec.structs.replace(instance.cluster, devices=first)
-    return instance.replace(cluster=cluster, fewer_stages=True)
+    held = instance.previous and [at if at < limit else -1 for at in instance.previous]
+    return instance.replace(cluster=cluster, previous=held, fewer_stages=True)
 
 
 def _unlike_devices(instance: PipelinePartition) -> str:
@@ -78,6 +79,13 @@ def what_ifs(instance: PipelinePartition) -> Iterator[WhatIf]:
     if not instance.fewer_stages and (unlike or instance.objective is not Objective.BOTTLENECK):
         freed = instance.replace(fewer_stages=True)
         yield WhatIf("devices that may stay unused", freed, "--fewer-stages")
+    if instance.objective is Objective.SUM and instance.linked:
+        beside = instance.replace(objective=Objective.OVERLAP)
+        yield WhatIf(BESIDE, beside, f"--objective overlap, {BESIDE}")
+    if _takes_rounds(instance):
+        freed = instance.replace(stages_per_device=2, fewer_stages=True)
+        option = "--stages-per-device 2" + ("" if instance.fewer_stages else " --fewer-stages")
+        yield WhatIf("up to two stages on each device", freed, option)
     if not tables and isinstance(instance.placement, str):
         another = (*cluster.devices, cluster.devices[-1])
         grown = msgspec.structs.replace(cluster, devices=another)
@@ -95,6 +103,15 @@ def what_ifs(instance: PipelinePartition) -> Iterator[WhatIf]:
     if timed and linked and instance.objective not in (Objective.BOTTLENECK, Objective.HEADROOM):
         yield WhatIf("links twice as fast", _with_links(instance, _twice))
         yield WhatIf("links that take no time", _with_links(instance, lambda link: None))
+
+
+def _takes_rounds(instance: PipelinePartition) -> bool:
+    """Return whether devices may have several stages, and there are layers for them."""
+    tables = _tables(instance) or instance.compute_table is not None
+    tables |= instance.memory_table is not None
+    plain = instance.objective is Objective.BOTTLENECK and not instance.free_order
+    several = 1 < instance.k <= instance.n // 2
+    return several and plain and not (instance.placed or tables or instance.tokens)
 
 
 def critical(instance: PipelinePartition, solution: PipelineSolution) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,7 @@ import numpy as np
 from stagepack.errors import InputError
 from stagepack.instances import arrays
 from stagepack.instances.pipeline.data import PartitionData
-from stagepack.instances.pipeline.problem import Objective
+from stagepack.instances.pipeline.problem import LIMITABLE, TIED, Objective
 from stagepack.instances.words import LARGEST
 from stagepack.shown import some
 
@@ -54,13 +54,17 @@ def require(given: PartitionData) -> None:
     _cluster(given)
     if given.placed:
         _require_sums(given)
-    uses = given.shared.layer
-    if len(uses) and (uses.min() < 0 or uses.max() >= n):
-        raise InputError(
-            f"names a layer outside 0..{n - 1}", field="shared", remedy="count layers from 0"
-        )
-    if len(given.shared.nbytes) and given.shared.nbytes.min() < 0:
-        raise InputError("negative bytes", field="shared", remedy="give bytes >= 0")
+    for name in ("tied", "shared"):
+        held = getattr(given, name)
+        if held is None:
+            continue
+        if len(held.layer) and (held.layer.min() < 0 or held.layer.max() >= n):
+            raise InputError(
+                f"names a layer outside 0..{n - 1}", field=name, remedy="count layers from 0"
+            )
+        if len(held.nbytes) and held.nbytes.min() < 0:
+            raise InputError("negative bytes", field=name, remedy="give bytes >= 0")
+    _moves(given)
     for variable in given.variables:
         if not 0 <= variable.first <= variable.last < n:
             raise InputError(
@@ -121,6 +125,57 @@ def _cache(given: PartitionData) -> None:
             "headroom for a KV cache is a question of inference",
             field="training",
             remedy="leave out training, or choose another objective",
+        )
+
+
+def require_tied(tied: object, variables: bool = False) -> None:
+    """Refuse what is no way to treat tied weights, and copies of `variables`, without bytes."""
+    if tied not in TIED:
+        raise InputError(
+            f"{tied!r} is none of the ways", field="tied", remedy=f"give {' or '.join(TIED)}"
+        )
+    if tied == "copied" and variables:
+        raise InputError(
+            "say no bytes, so that stages cannot hold copies of them",
+            field="variables",
+            remedy="name these weights, with their bytes, in `tied`",
+        )
+
+
+def _moves(given: PartitionData) -> None:
+    """Refuse a previous cut of other layers or devices, and moves that nothing counts from."""
+    held, n, k = given.previous, given.n, given.k
+    if held is not None and (len(held) != n or min(held) < -1 or max(held) >= k):
+        raise InputError(
+            f"says {len(held):,} devices, {min(held, default=0)} to {max(held, default=0)}, for "
+            f"{n:,} layers on devices 0 to {k - 1}",
+            field="previous",
+            remedy="give the device that holds each layer, -1 for none",
+        )
+    limit = given.limit
+    if limit is not None and (
+        isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 <= limit < LARGEST
+    ):
+        raise InputError(f"{limit!r}", field="limit", remedy="give a number >= 0")
+    if given.objective is not Objective.MOVES:
+        return
+    if held is None:
+        raise InputError(
+            "moves are counted from a previous cut, and there is none",
+            field="previous",
+            remedy="give the device that holds each layer (from_previous, --previous)",
+        )
+    if not any(column.any() for column in given.exclusive.values()):
+        raise InputError(
+            "no layer says its bytes, so that nothing would count as moved",
+            field="exclusive",
+            remedy="give the bytes of each layer",
+        )
+    if given.limited not in LIMITABLE and limit is not None:
+        raise InputError(
+            f"moves within a limit on {given.limited} are not known",
+            field="limited",
+            remedy=f"choose {', '.join(LIMITABLE)}; of headroom give tokens",
         )
 
 
@@ -198,9 +253,9 @@ def placement_of(
         raise InputError(f"{str(placement)[:40]!r} is none", field="placement", remedy=remedy)
     if each > 1:
         raise InputError(
-            "says how many stages each device has",
+            f"names the devices of all stages, beside {each} stages a device",
             field="placement",
-            remedy="leave out stages_per_device",
+            remedy="say 1 of stages_per_device (--stages-per-device 1), or loop or v here",
         )
     missing = next((device for device in range(k) if device not in set(table)), None)
     if missing is not None or max(table) >= k or min(table) < 0:

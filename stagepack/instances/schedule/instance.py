@@ -203,7 +203,7 @@ class PipelineSchedule(ScheduleData, Answered[ScheduleSolution, int]):
         profile: ModelProfile,
         cluster: Cluster | str,
         *,
-        training: bool = False,
+        training: bool | None = None,
         microbatches: int | None = None,
         split: bool = True,
         **options: Any,
@@ -218,8 +218,8 @@ class PipelineSchedule(ScheduleData, Answered[ScheduleSolution, int]):
             The layers.
         cluster : Cluster or str
             By itself, or by its name in the catalog; the layers count cycles of its clock.
-        training : bool
-            Count backward passes and stashes.
+        training : bool, optional
+            Count backward passes and stashes; by default what the profile says of its bytes.
         microbatches : int, optional
             As many as devices when absent.
         split : bool
@@ -232,10 +232,10 @@ class PipelineSchedule(ScheduleData, Answered[ScheduleSolution, int]):
         InputError
             When the layers do not fit the devices, and for what :meth:`from_partition` refuses.
         """
-        cluster = clusters.cluster(cluster)
+        cluster, training = clusters.cluster(cluster), profile.trains(training)
         count = len(cluster) if microbatches is None else microbatches
         chain = PipelinePartition.from_profile(
-            profile, cluster, training=training, microbatches=count
+            profile, cluster, training=training, microbatches=count, objective="bottleneck"
         )
         return cls.from_partition(
             chain, balanced(chain), microbatches=count, split=split and training, **options

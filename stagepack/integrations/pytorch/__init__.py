@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from stagepack import files
 from stagepack.errors import InputError
 from stagepack.instances.graph import GraphSolution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
+from stagepack.instances.pipeline.validate import require_tied
 from stagepack.instances.profile import Cluster, ModelProfile
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.result import Result, Status
@@ -44,12 +46,13 @@ def profile_model(
     depth: int | None = None,
     basic_blocks: Sequence[type] = (),
     measure: bool = False,
-    training: bool = True,
+    training: bool = False,
     machine: str = "generic-1",
     state_bytes: int = 8,
     repeats: int = 5,
     cache: str | Path | None = None,
     progress: bool = False,
+    tied: str = "copied",
 ) -> ModelProfile:
     """Return the cost of each layer of a PyTorch module: counted without running it, or measured.
 
@@ -76,7 +79,8 @@ def profile_model(
         the memory of both passes is measured.  Otherwise, cycles are those that `machine` needs for
         the counted operations.
     training : bool
-        Whether the bytes include gradients and optimiser state.
+        Whether the bytes include gradients and optimiser state; instances made of the profile are
+        then of training.
     machine : str
         A cluster of the catalog; the speed of its devices converts operations to cycles.
     state_bytes : int
@@ -87,12 +91,15 @@ def profile_model(
         Folder in which measurements are stored and found again.
     progress : bool
         Show a bar while measuring.
+    tied : str
+        What becomes of parameters that several layers use: "copied" to each stage of a chain that
+        uses them, which then synchronises their gradients, or "together", on one stage.  On devices
+        of a graph they are together.
 
     Returns
     -------
     ModelProfile
         For :meth:`.PipelinePartition.from_profile` and :meth:`.GraphPartition.from_profile`.
-        Parameters that several layers use are variables.
 
     Raises
     ------
@@ -101,16 +108,17 @@ def profile_model(
         reason).
     """
     require_torch()
+    require_tied(tied)
     from stagepack.integrations.pytorch.counting import counted
     from stagepack.integrations.pytorch.measuring import Bench, measured
     from stagepack.integrations.pytorch.tracing import trace
 
     traced = trace(module, sample_inputs, kwargs or {}, depth, basic_blocks)
     profile = counted(traced, machine, training=training, state_bytes=state_bytes, told=not measure)
-    if not measure:
-        return profile
-    bench = Bench(repeats, None if cache is None else Path(cache), progress)
-    return measured(traced, profile, bench)
+    if measure:
+        bench = Bench(repeats, None if cache is None else Path(cache), progress)
+        profile = measured(traced, profile, bench)
+    return profile.together() if tied == "together" else profile
 
 
 def build_stages(
@@ -136,15 +144,17 @@ def build_stages(
     -------
     Stages
         A sequence of modules that hold the parameters and buffers of `module` under their own
-        names.  Calling it runs all of them.
+        names.  Calling it runs all of them.  In one process, stages that use a parameter share it;
+        in several, each has its own, and :func:`run_pipeline` or :func:`tied_gradients` add up the
+        gradients.
 
     Raises
     ------
     InputError
         As :func:`profile_model`.  Also if the plan has other layers; if devices of a graph depend
-        on each other in a cycle; if several stages use a parameter, or a buffer that one of them
-        writes; if the module defines its own backward passes (hooks, functions) and gradients are
-        on; or if it computes with values that change from run to run.
+        on each other in a cycle; if several stages use a buffer that one of them writes; if the
+        module defines its own backward passes (hooks, functions) and gradients are on; or if it
+        computes with values that change from run to run.
     """
     require_torch()
     from stagepack.integrations.pytorch.rearranging import rearranged
@@ -255,7 +265,8 @@ def run_pipeline(
     The stages are run by ``torch.distributed.pipelining``.  Call its ``step(inputs)`` on the rank
     of the first stage, ``step(target=...)`` on the rank of the last stage, and ``step()`` on all
     others.  The processes and their group must exist already.  Gradients of all microbatches are
-    added up.
+    added up, and at the end of a step those of each tied parameter over the ranks that hold it.
+    These begin with the same values where all processes build the same module.
 
     The result is that of the module, run on one microbatch after the other.  Batch norms use the
     means of one microbatch, and update their running means once for each microbatch.  Dropout draws
@@ -287,3 +298,32 @@ def run_pipeline(
     from stagepack.integrations.pytorch.pipelining import Running
 
     return Running(stages, schedule, schedule.solution_in(plan), rank, loss)
+
+
+def tied_gradients(
+    stages: Stages, devices: Sequence[int], rank: int
+) -> AbstractContextManager[None]:
+    """Return a context in which a step computes gradients, to add up those of tied parameters.
+
+    For stages that are run by other means than :func:`run_pipeline`.  At its end each parameter
+    that stages of several processes hold has, on all of them, the sum of their gradients, beside
+    what it had before.  It may be entered once a step.  All processes make it, as they make groups.
+
+    Parameters
+    ----------
+    stages : Stages
+        As built on each of the processes.
+    devices : sequence of int
+        The rank of each stage.
+    rank : int
+        That of this process.
+
+    Raises
+    ------
+    InputError
+        For another number of stages.
+    """
+    require_torch()
+    from stagepack.integrations.pytorch.tying import TiedGradients
+
+    return TiedGradients(stages, devices, rank)

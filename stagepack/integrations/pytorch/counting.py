@@ -136,7 +136,7 @@ def _block(
 ) -> Block:
     """Return what a layer costs; parameters count where they are first used."""
     weights = weight_bytes = constants = 0
-    variables = []
+    variables, first = [], []
     for node in layer.held:
         held, name = traced.held(node), traced.identity(node)
         if not isinstance(held, torch.Tensor):
@@ -149,6 +149,8 @@ def _block(
         if isinstance(held, torch.nn.Parameter):
             weights += held.numel()
             weight_bytes += held.numel() * held.element_size()
+            if name in variables:
+                first.append((name, held.numel(), held.numel() * held.element_size()))
         else:
             constants += held.numel() * held.element_size()
     nodes = _all_nodes(traced.graph, layer.nodes, operations)
@@ -165,6 +167,7 @@ def _block(
         scratch=_scratch(traced.graph, layer.nodes, layer.outputs),
         saved=_saved(layer),
         variables=tuple(variables),
+        first=tuple(first),
     )
 
 

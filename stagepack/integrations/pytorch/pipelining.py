@@ -23,6 +23,7 @@ from stagepack.integrations.pytorch.inside import pytree
 from stagepack.integrations.pytorch.ordering import ordered
 from stagepack.integrations.pytorch.stages import Stages
 from stagepack.integrations.pytorch.tracing import is_tensor
+from stagepack.integrations.pytorch.tying import TiedGradients
 
 
 class Part(PipelineStage):
@@ -115,6 +116,7 @@ class Running:
             device = next((tensor.device for tensor in tensors), torch.device("cpu"))
             parts.append(make(part.to(device), at, len(stages), device, **part.ends(device)))
         self.parts = tuple(parts)
+        self._tied = nullcontext() if loss is None else TiedGradients(stages, devices, rank)
         if loss is None and len(set(devices)) == len(devices):
             parts[0].stage_index_to_group_rank = dict(enumerate(devices))
             self._runtime = ScheduleGPipe(parts[0], self._count)  # there is no other order
@@ -157,7 +159,7 @@ class Running:
             self._targets, self._whole = self._aims(target), []
             self._last.left.clear()
             aim = {"target": torch.arange(self._count), "losses": losses}
-        with nullcontext() if self._loss else torch.no_grad():
+        with self._tied if self._loss else torch.no_grad():
             self._runtime.step(*given, **aim)
         if self._last is None:
             return None

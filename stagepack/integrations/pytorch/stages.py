@@ -41,12 +41,15 @@ class Stages(Sequence[fx.GraphModule]):
         Names of the inputs, flat.
     constants : mapping of str to Tensor
         What stages hold beside parameters and buffers, by name.
+    tied : tuple of (Parameter, tuple of int)
+        Parameters that several stages use, each with these.
     """
 
     modules: tuple[fx.GraphModule, ...]
     layers: tuple[tuple[str, ...], ...]
     inputs: tuple[str, ...]
     constants: Mapping[str, torch.Tensor]
+    tied: tuple[tuple[nn.Parameter, tuple[int, ...]], ...]
     _given: Any
     _built: Any
     _leaves: tuple[Any, ...]
@@ -113,9 +116,12 @@ class Stages(Sequence[fx.GraphModule]):
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Yield the parameters of all stages, each once, by a name that it has in the module."""
-        yield from {
-            name: x for stage in self.modules for name, x in stage.named_parameters()
-        }.items()
+        seen = set[int]()
+        for stage in self.modules:
+            for name, parameter in stage.named_parameters():
+                if id(parameter) not in seen:
+                    yield name, parameter
+                seen.add(id(parameter))
 
     def named_buffers(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield the buffers of all stages, by their names in the module."""
@@ -160,6 +166,7 @@ def staged(traced: Traced, boundaries: Sequence[int]) -> Stages:
         layers=tuple(tuple(layer.name for layer in part) for part in parts),
         inputs=tuple(str(node.name) for node in traced.inputs),
         constants=_constants(traced, homes),
+        tied=_tied(traced, parts),
         _given=traced.built[0],
         _built=traced.built[1],
         _leaves=tuple(place.get(leaf, leaf) for leaf in output.args[0]),
@@ -198,6 +205,19 @@ def _constants(
     }
 
 
+def _tied(
+    traced: Traced, parts: Sequence[Sequence[Layer]]
+) -> tuple[tuple[nn.Parameter, tuple[int, ...]], ...]:
+    """Return parameters that several stages use, and these, in the order of their first use."""
+    users: dict[int, tuple[nn.Parameter, dict[int, None]]] = {}
+    for at, part in enumerate(parts):
+        for node in (node for layer in part for node in layer.held):
+            held = traced.held(node)
+            if isinstance(held, nn.Parameter):
+                users.setdefault(id(held), (held, {}))[1][at] = None
+    return tuple((held, tuple(stages)) for held, stages in users.values() if len(stages) > 1)
+
+
 def _homes(traced: Traced, parts: Sequence[Sequence[Layer]]) -> list[dict[str, torch.Tensor]]:
     """Return parameters and buffers of each stage by all their names; unused ones in the first."""
     first: dict[int, tuple[int, str]] = {}
@@ -208,7 +228,7 @@ def _homes(traced: Traced, parts: Sequence[Sequence[Layer]]) -> list[dict[str, t
             for node in layer.held:
                 held = traced.held(node)
                 stage, user = first.setdefault(id(held), (at, layer.name))
-                if stage != at and (isinstance(held, torch.nn.Parameter) or id(held) in moves):
+                if stage != at and id(held) in moves:
                     raise InputError(
                         f"{traced.identity(node)!r} is used by {user!r} of stage {stage} and by "
                         f"{layer.name!r} of stage {at}",

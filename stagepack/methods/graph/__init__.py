@@ -21,19 +21,29 @@ TABLE: Table[GraphPartition, GraphSolution] = Table(
         Objective.REPLICATED,
         Objective.FORWARD_BACKWARD,
         Objective.MEMORY,
+        Objective.LATENCY,
     ),
 )
 
 GraphMethod = Method[GraphPartition, GraphSolution]
 
 
+def _in_stages(instance: GraphPartition) -> str:
+    """Return why stages that follow one another are no answer, or ""."""
+    if instance.objective == Objective.LATENCY:
+        return "knows no latency, in which devices run side by side: use auto, cp-sat, local-search"
+    return ""
+
+
 def _no_metis(instance: GraphPartition) -> str:
     """Return why METIS cannot be asked, or ""."""
-    return unavailable()
+    return _in_stages(instance) or unavailable()
 
 
 def _no_recurrence(instance: GraphPartition) -> str:
     """Return why PipeDream has no recurrence for an instance, or ""."""
+    if _in_stages(instance):
+        return _in_stages(instance)
     if not instance.contiguous:
         return "PipeDream has contiguous stages"
     if isinstance(instance.bandwidth, np.ndarray) and not levels_of(instance.bandwidth):
@@ -46,6 +56,8 @@ def _no_recurrence(instance: GraphPartition) -> str:
 
 def _unsupported(instance: GraphPartition) -> str:
     """Return why sets of blocks and kinds of devices do not tell what a stage costs, or ""."""
+    if _in_stages(instance):
+        return _in_stages(instance)
     if not instance.contiguous:
         return "this method finds contiguous stages only, but the instance allows others"
     if not instance.uniform:
@@ -57,7 +69,7 @@ def _no_labels(instance: GraphPartition) -> str:
     """Return why labels do not tell what a stage costs, or ""."""
     from stagepack.heuristics.graph.frontier import model
 
-    return model.unsupported(instance)
+    return _in_stages(instance) or model.unsupported(instance)
 
 
 def _only_bounds(instance: GraphPartition) -> str:
@@ -92,6 +104,7 @@ METHODS: tuple[GraphMethod, ...] = (
         "equal-work",
         exact=False,
         description="stages of equal work, or of equal bytes, along one topological order",
+        unsupported=_in_stages,
     ),
     TABLE.method(
         "local-search",
@@ -121,6 +134,7 @@ METHODS: tuple[GraphMethod, ...] = (
         exact=True,
         description="MILP: which blocks are on which stage, which tensors it receives and sends",
         engines=("highs", "pyomo:highs", "pyomo:NAME"),
+        unsupported=_in_stages,
         limited_by_work=True,
         default=False,
     ),
@@ -135,6 +149,7 @@ METHODS: tuple[GraphMethod, ...] = (
         "linear-dp",
         exact=False,
         description="the best cuts of many topological orders; the best order is improved",
+        unsupported=_in_stages,
         limited_by_work=True,
     ),
     TABLE.method(

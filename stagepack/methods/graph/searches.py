@@ -14,7 +14,7 @@ from stagepack.heuristics.graph.peers import metis
 from stagepack.heuristics.graph.peers.pipedream import Recurrence, TooManyStatesError
 from stagepack.instances.graph import Compact, GraphPartition, GraphSolution, Objective
 from stagepack.methods import Settings, counted
-from stagepack.methods.graph import METHODS
+from stagepack.methods.graph import METHODS, latency
 from stagepack.methods.graph.exact import CompactSearch, dp, linear_dp
 from stagepack.methods.graph.improve import on_engine, solve_model
 from stagepack.methods.models import load_engine
@@ -268,6 +268,18 @@ def _by_cp_sat(search: CompactSearch, seconds: float | None = None) -> None:
     effort.spend(solve_model(CpSat, engine, search.compact, progress, settings, seconds))
 
 
+def _by_objective(name: str, run: Run) -> Run:
+    """Return a method of a `name` that leaves the objective latency to its own `run`."""
+
+    def runs(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
+        if instance.objective == Objective.LATENCY:
+            latency.RUNS[name](instance, progress, settings)
+        else:
+            run(instance, progress, settings)
+
+    return runs
+
+
 def _until_stopped(run: Run) -> Run:
     """Return a method that counts its work, and ends wherever the run should stop."""
 
@@ -286,7 +298,7 @@ def _until_stopped(run: Run) -> Run:
 
 
 RUNS: dict[str, Run] = {
-    name: _until_stopped(run)
+    name: _until_stopped(_by_objective(name, run))
     for name, run in {
         "auto": _auto,
         "equal-work": _equal_work,

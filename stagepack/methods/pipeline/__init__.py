@@ -40,6 +40,12 @@ def _one_each(
     return refusal
 
 
+def _rule(instance: PipelinePartition) -> str:
+    """Return why a rule of thumb does not apply, or ""."""
+    moves = instance.objective is Objective.MOVES
+    return "it knows nothing of a previous cut; use dp or cp-sat" if moves else ""
+
+
 def cp_sat(instance: PipelinePartition) -> type[PipelineModel]:
     """Return the CP-SAT model that suits an instance."""
     return formulations.CpSatPlaced if instance.placed else formulations.CpSat
@@ -64,19 +70,21 @@ METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
         exact=False,
         description="stages of equally many layers",
         limited_by_work=True,
+        unsupported=_rule,
     ),
     TABLE.method(
         "greedy",
         exact=False,
         description="fills each device to its share of the remaining work",
         limited_by_work=True,
+        unsupported=_rule,
     ),
     TABLE.method(
         "greedy-repair",
         exact=False,
         description="greedy without dead ends when memory is tight; else the first partition found",
         limited_by_work=True,
-        unsupported=_one_each(lambda _: ""),
+        unsupported=_one_each(_rule),
     ),
     TABLE.method(
         "bisect",

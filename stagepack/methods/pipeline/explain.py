@@ -71,6 +71,9 @@ def explain(
     cause = _conflicting_cuts(costs) or _stage_count(costs)
     if cause:
         return cause
+    limit = costs.instance.limit
+    if costs.within is not None and limit is not None:
+        return f"no partition that fits has a {costs.instance.limited} of {limit:,} or less"
     stages = _count(len(costs.instance.stage_devices), "stage")
     cause = f"no partition into {stages} fits the devices' memory"
     if costs.instance.tokens:

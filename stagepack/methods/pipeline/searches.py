@@ -14,7 +14,7 @@ from stagepack.heuristics import pipeline as heuristics
 from stagepack.heuristics.effort import spend
 from stagepack.heuristics.pipeline.bounds import work_bound
 from stagepack.heuristics.pipeline.tuning import TUNING, PipelineTuning
-from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
+from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.methods import Settings, counted
 from stagepack.methods import pipeline as methods
@@ -213,6 +213,8 @@ def _start(
     tuning = settings.tuned(TUNING)
 
     def baselines_first() -> None:
+        if instance.objective is Objective.MOVES:
+            return  # rules know nothing of a previous cut
         if tuning.baselines:
             _equal_layers(instance, progress, settings)
             _greedy(instance, progress, settings)

@@ -17,6 +17,11 @@ from stagepack.report.view import View
 from stagepack.shown import some
 
 PRINTED = 40  # devices of a solution
+STAGES = {
+    (True, True): "side by side, each in one go",
+    (False, True): "follow one another",
+    (False, False): "anywhere in the graph",
+}
 COLUMNS = (
     "stage", "device", "devices", "nodes", "load", "time", "received", "sent", "memory", "limit",
 )  # fmt: skip
@@ -62,6 +67,7 @@ class GraphView(View[GraphPartition, GraphSolution]):
             "device_order": str(instance.device_order),
             "empty_devices": instance.empty_devices,
             "contiguous": instance.contiguous,
+            "side_by_side": instance.objective == Objective.LATENCY,
             "microbatches": instance.microbatches,
             "proviso": instance.proviso or None,
         }
@@ -80,7 +86,7 @@ class GraphView(View[GraphPartition, GraphSolution]):
             ("Memory", as_text.quantity(given["memory"])),
             ("Accelerators", number(given["accelerators"])),
             ("Bandwidth", _range(given["bandwidth"])),
-            ("Stages", "follow one another" if given["contiguous"] else "anywhere in the graph"),
+            ("Stages", STAGES[given["side_by_side"], given["contiguous"]]),
         ]
         said = {
             "CPUs": given["cpus"]
@@ -107,6 +113,8 @@ class GraphView(View[GraphPartition, GraphSolution]):
         if instance.stash.any():
             many = "es" if instance.microbatches > 1 else ""
             devices += f", training with {instance.microbatches:,} microbatch{many} in flight"
+        elif instance.backward.any():
+            devices += ", training"
         return f"{as_text.plural(instance.n, 'node')} on {devices}, {instance.objective}"
 
     def rows(self, instance: GraphPartition, solution: GraphSolution) -> list[JsonObject]:

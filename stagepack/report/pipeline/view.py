@@ -12,7 +12,7 @@ import numpy as np
 from stagepack.contracts import JsonObject, Number
 from stagepack.errors import InputError, shown
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
-from stagepack.instances.pipeline.check import host_cycles, token_bytes
+from stagepack.instances.pipeline.check import evaluate, host_cycles, token_bytes
 from stagepack.instances.pipeline.data import GraphOrder
 from stagepack.instances.pipeline.estimate import Estimate, estimate, read_measured
 from stagepack.instances.pipeline.problem import Objective
@@ -27,6 +27,9 @@ from stagepack.report.templating import part
 from stagepack.report.view import View
 from stagepack.result import Result
 from stagepack.shown import some
+
+UNITS: dict[str, str] = {Objective.HEADROOM: "tokens", Objective.MOVES: "bytes"}
+"""Of objectives that count no cycles."""
 
 
 class PipelineView(View[PipelinePartition, PipelineSolution]):
@@ -61,6 +64,10 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
             "allowed_cuts": int(instance.allowed_cuts[1:-1].sum()),
             "fixed_cuts": len(instance.fixed_cuts),
             "variables": len(instance.variables),
+            "tied": 0 if instance.tied is None else len(instance.tied.names),
+            "previous": instance.previous and sum(at >= 0 for at in instance.previous),
+            "limited": str(instance.limited),
+            "limit": instance.limit,
             "cycles": cycles.sum().item(),
             "largest_layer": {
                 "index": largest,
@@ -121,6 +128,13 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
         if any(nbytes for nbytes, _ in parts):
             text = ", ".join(f"{quantity(nbytes)} {what}" for nbytes, what in parts if nbytes)
             found.append(("Memory", text))
+        if given["tied"]:
+            found.append(("Tied weights", f"{number(given['tied'])}, copied to stages that use it"))
+        if given["previous"] is not None:
+            text = f"{number(given['previous'])} layers"
+            if given["limit"] is not None:
+                text += f"; {given['limited']} is at most {number(given['limit'])}"
+            found.append(("Held by devices", text))
         if given["token_bytes"]:
             held = f", for {number(given['tokens'])} tokens" if given["tokens"] else ""
             found.append(("KV cache", f"{quantity(given['token_bytes'])} a token{held}"))
@@ -156,18 +170,17 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
         """Return an objective value or bound in words: of headroom the tokens."""
         if instance.objective is Objective.HEADROOM and value is not None:
             return f"{as_text.number(-value)} tokens"
+        if instance.objective is Objective.MOVES and value is not None:
+            return f"{as_text.number(value)} bytes"
         return super().worth(instance, value)
 
     def unit_of(self, objective: str) -> str:
         """Return what an objective is counted in."""
-        return "tokens" if objective == Objective.HEADROOM else self.counted
+        return UNITS.get(objective, self.counted)
 
     def goal(self, instance: PipelinePartition) -> str:
         """Return the objective; of the bottleneck, whether it leaves out transfers."""
-        moved = any(map(np.any, (instance.in_bytes, instance.out_bytes)))
-        linked = moved and any(device.recv or device.send for device in instance.cluster.devices)
-        given = instance.recv_cycles is not None or instance.send_cycles is not None
-        if instance.objective == Objective.BOTTLENECK and (linked or given):
+        if instance.objective == Objective.BOTTLENECK and instance.linked:
             return f"{instance.objective} without transfers"
         return str(instance.objective)
 
@@ -178,7 +191,12 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
     def account(self, instance: PipelinePartition, solution: PipelineSolution) -> Account:
         """Return the stages of a solution: layers, cycles, memory against capacity."""
         found = estimate(instance, solution)
-        return Account([*_in_time(instance, found), *_uncounted(instance, found)], stages(found))
+        said = [*_in_time(instance, found), *_uncounted(instance, found)]
+        if instance.objective is Objective.MOVES:
+            value = abs(evaluate(instance, solution, instance.limited))
+            within = "" if instance.limit is None else f", of {as_text.number(instance.limit)}"
+            said.append((f"Its {instance.limited}", f"{as_text.number(value)}{within}"))
+        return Account(said, stages(found))
 
     def columns(self, instance: PipelinePartition, solution: PipelineSolution) -> list[JsonObject]:
         """Return a row a stage."""
@@ -362,7 +380,7 @@ def _placement(count: int, placement: str | Sequence[int]) -> str:
 def _in_time(instance: PipelinePartition, found: Estimate) -> list[tuple[str, str]]:
     """Return the objective in seconds, where the clock comes from a file or a named cluster."""
     timed = (instance.source or instance.cluster.name) and found.objective
-    if not timed or instance.objective is Objective.HEADROOM:
+    if not timed or instance.objective in UNITS:
         return []
     clock = float(instance.cluster.clock)
     time, cycle = as_text.duration(found.objective / clock), as_text.duration(1 / clock)

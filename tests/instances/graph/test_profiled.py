@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+import msgspec
 import pytest
 
 import stagepack as sp
@@ -57,3 +61,63 @@ def test_limits_are_of_all_devices_or_of_none() -> None:
     devices = (sp.Device(memory=3), sp.Device())
     with pytest.raises(InputError, match="capacity: only some devices have a limit"):
         sp.GraphPartition.from_profile(PROFILE, sp.Cluster(devices=devices))
+
+
+def test_bytes_that_a_chain_counts_and_a_graph_does_not_are_told(tmp_path: Path) -> None:
+    """The best graph within a capacity may not fit the chain: the answer says why."""
+    layers = [
+        sp.LayerProfile(name="a", forward=3, outputs=("p", "r"), temporary=30, stash=1,
+                        exclusive={"parameters": 8}, shared={"code": 7}),
+        sp.LayerProfile(name="b", forward=4, inputs=("p",), outputs=("q",), temporary=9,
+                        backward_temporary=50, exclusive={"parameters": 8}, shared={"code": 7}),
+        sp.LayerProfile(name="c", forward=4, inputs=("q", "r"), outputs=("y",)),
+    ]  # fmt: skip
+    tensors = {"p": 1, "q": 1, "r": 2, "y": 1}
+    profile = sp.ModelProfile(layers=tuple(layers), tensors=tensors)
+    cluster = sp.Cluster.uniform(2, memory=20)
+    graph = sp.GraphPartition.from_profile(profile, cluster)
+    assert graph.uncounted == {"temporary": 30, "carry": 2, "shared": 7}
+    said = (
+        "not counted: temporary 30, carry 2, shared 7 bytes at most, which --kind pipeline counts"
+    )
+    result = sp.solve(graph)
+    assert (result.status, result.reason) == ("OPTIMAL", said)
+    chain = sp.PipelinePartition.from_profile(profile, cluster)
+    assert sp.solve(chain).status == "INFEASIBLE"
+    sp.write(graph, tmp_path / "graph.json")
+    again = sp.read(tmp_path / "graph.json")
+    assert (again.uncounted, again.digest) == (graph.uncounted, graph.digest)
+    assert graph.replace(capacity=None).proviso == ""
+    trained = sp.GraphPartition.from_profile(profile, cluster, training=True, microbatches=2)
+    assert trained.uncounted["temporary"] == 50
+    assert trained.replace(objective="memory", capacity=None).proviso.startswith("not counted: ")
+    bare = sp.ModelProfile(layers=(sp.LayerProfile(forward=1),))
+    assert sp.GraphPartition.from_profile(bare, "generic-2").uncounted == {}
+
+
+def test_a_profile_of_pipedream_tells_them_too() -> None:
+    profile = Path(__file__).parents[3] / "examples" / "operators_graph.txt"
+    given: dict[str, Any] = {"devices": 3, "bandwidth": 10, "capacity": 10**9}
+    graph = sp.read(profile, kind="graph", **given)
+    chain = sp.read(profile, kind="pipeline", order="file", training=True, **given)
+    assert graph.uncounted == {
+        "temporary": chain.temporary.max(),
+        "carry": chain.carry.max(),
+    }
+    assert "not counted: temporary " in sp.solve(graph).reason
+
+
+@pytest.mark.parametrize("kind", ["PipelinePartition", "GraphPartition", "PipelineSchedule"])
+def test_a_profile_says_whether_it_is_of_training(kind: str) -> None:
+    """Without a word it is of inference, as everywhere; its bytes are never taken for others."""
+    make = getattr(sp, kind).from_profile
+    untold, cluster = sp.ModelProfile(layers=LAYERS, tensors=PROFILE.tensors), "generic-1"
+    told = {is_: msgspec.structs.replace(untold, training=is_) for is_ in (False, True)}
+    assert make(untold, cluster).digest == make(told[False], cluster).digest
+    assert make(untold, cluster, training=True).digest == make(told[True], cluster).digest
+    assert make(untold, cluster).digest != make(told[True], cluster).digest
+    for own in (False, True):
+        assert make(told[own], cluster, training=own).digest == make(told[own], cluster).digest
+        words = f"training: is {not own}, but the profile {'has' if own else 'has not'} the bytes"
+        with pytest.raises(InputError, match=words):
+            make(told[own], cluster, training=not own)

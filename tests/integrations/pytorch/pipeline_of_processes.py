@@ -134,7 +134,8 @@ def train(rank: int, job: Job, alone: Any, stages: Any) -> None:
 
 def same(stages: Any, alone: Any, own: list[bool]) -> None:
     """Compare gradients and buffers of a rank's stages with those of the module itself."""
-    parameters, buffers = dict(alone.named_parameters()), dict(alone.named_buffers())
+    parameters = dict(alone.named_parameters(remove_duplicate=False))
+    buffers = dict(alone.named_buffers())
     for stage, here in zip(stages, own, strict=True):
         for name, parameter in stage.named_parameters() if here else ():
             torch.testing.assert_close(

@@ -23,6 +23,7 @@ ENCODER = processes.Case("encoder", (4,), (torch.randn(1, 6, 32),), [0, 1, 2, 3,
 RESNET = processes.Case("ResNet", (3,), (torch.randn(2, 3, 8, 8),), [0, 2, 4, 9, 14])
 DECODER = processes.Case("Decoder", (), (IDS,), [0, 2, 3, 5, 8], BY_NAME, depth=2)
 AROUND = processes.Case("Around", (), (torch.randn(2, 8),), [0, 2, 3])
+TIED = processes.Case("Tied", (), (IDS,), [0, 1, 3])
 LOOKED = processes.Case("Looked", (), (torch.zeros(2, 3, dtype=torch.long),), [0, 1, 2])
 
 
@@ -54,8 +55,9 @@ def jobs_of(ranks: int) -> list[Any]:
         cases = (ENCODER, RESNET, DECODER)
         return [job(case, 4, weight) for case in cases for weight in (0, 1)]
     halves = [halved(case) for case in (ENCODER, RESNET, DECODER)]
-    found = [job(case, 2, weight) for case in (*halves, AROUND, LOOKED) for weight in (0, 1)]
+    found = [job(case, 2, weight) for case in (*halves, AROUND, LOOKED, TIED) for weight in (0, 1)]
     looped = [in_order(DECODER, [0, 1, 0, 1]), in_order(ENCODER, [0, 1, 1, 0])]  # a loop and a V
+    looped.append(in_order(dataclasses.replace(TIED, cuts=[0, 1, 2, 3]), [0, 1, 0]))
     return [*found, *looped, in_order(halves[1], [0, 1], backward=False)]
 
 

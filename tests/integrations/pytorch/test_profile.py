@@ -112,19 +112,27 @@ def test_what_crosses_layers_has_its_size() -> None:
 def test_tied_weights_are_one_variable_and_one_colour() -> None:
     ids = (torch.zeros(2, 5, dtype=torch.long),)
     profile = sp.profile_model(models.Tied(), ids)
-    assert [bool(layer.variables) for layer in profile.layers] == [True, False, True]
-    assert held(profile, "parameters") == 4 * (20 * 8 + 8 * 8 + 8)
+    weight = {"embed.weight": 4 * 20 * 8}
+    assert [layer.tied.keys() for layer in profile.layers] == [weight.keys(), set(), weight.keys()]
+    assert profile.layers[0].held("embed.weight")["gradients"] == 4 * 20 * 8
+    assert held(profile.together(), "parameters") == 4 * (20 * 8 + 8 * 8 + 8)
     graph = sp.GraphPartition.from_profile(profile, sp.Cluster.uniform(2), training=True)
     assert graph.colour.tolist() == [0, -1, 0]
     chain = sp.PipelinePartition.from_profile(profile, sp.Cluster.uniform(2))
+    assert chain.tied is not None
+    assert chain.tied.uses() == {"embed.weight": (640, [0, 2])}
+    together = sp.profile_model(models.Tied(), ids, tied="together")
+    chain = sp.PipelinePartition.from_profile(together, sp.Cluster.uniform(2))
     assert [(span.first, span.last) for span in chain.variables] == [(0, 2)]
+    with pytest.raises(InputError, match="tied: 'apart' is none of the ways; give copied"):
+        sp.profile_model(models.Tied(), ids, tied="apart")
 
 
 def test_nested_inputs_by_keyword_and_a_layer_that_runs_twice() -> None:
     given = ({"x": torch.randn(4, 8), "other": torch.ones(3)},)
     profile = sp.profile_model(models.Nested(), given, {"scale": torch.tensor(2.0)})
     assert names(profile) == ["first", "first (2)", "second"]
-    assert profile.layers[0].variables == profile.layers[1].variables
+    assert profile.layers[0].tied == profile.layers[1].tied
     assert len(profile.results or ()) == 3
 
 

@@ -103,14 +103,21 @@ def test_the_state_goes_there_and_back(make: Any) -> None:
             stages.load_state_dict(state)
 
 
-def test_shared_parameters_stay_in_one_stage() -> None:
-    ids = (torch.zeros(2, 5, dtype=torch.long),)
-    with pytest.raises(
-        InputError, match=r"'embed\.weight' is used by 'embed' of stage 0 and by 'head' of stage 1"
-    ):
-        sp.build_stages(models.Tied(), [0, 2, 3], ids)
-    with pytest.raises(InputError, match=r"'first\.\w+' is used by 'first' of stage 0"):
-        sp.build_stages(models.Nested(), [0, 1, 3], NESTED, {"scale": torch.tensor(2.0)})
+def test_stages_that_use_a_parameter_share_it() -> None:
+    module, ids = models.Tied(), (torch.arange(10).reshape(2, 5),)
+    stages = sp.build_stages(module, [0, 2, 3], ids)
+    ((parameter, users),) = stages.tied
+    assert (parameter is module.head.weight, users) == (True, (0, 1))
+    assert len(list(stages.named_parameters())) == len(list(module.parameters()))
+    stages(*ids).sum().backward()
+    gradient, module.head.weight.grad = parameter.grad, None
+    module(*ids).sum().backward()
+    torch.testing.assert_close(gradient, module.head.weight.grad)
+    assert {"embed.weight", "head.weight"} <= stages.state_dict().keys()
+    scale = {"scale": torch.tensor(2.0)}
+    twice = sp.build_stages(models.Nested(), [0, 1, 3], NESTED, scale)
+    assert [users for _, users in twice.tied] == [(0, 1), (0, 1)]
+    assert not sp.build_stages(module, [0, 3], ids).tied
 
 
 @pytest.mark.parametrize("cuts", [[], [0], [0, 3], [0, 2, 2, 10], [1, 10], [0, 11]])

@@ -77,8 +77,11 @@ def test_a_model_comes_out_as_stages(name: str) -> None:
         alone.require_same(module, ours, stages, args, kwargs)
 
 
-def test_tied_weights_are_told() -> None:
-    """A head that shares the embedding holds all layers between them together."""
+def test_tied_weights_are_copied_or_keep_layers_together() -> None:
+    """A head that shares the embedding has a copy, or holds all layers between them together."""
     module, args, kwargs = made("GPT2LMHeadModel", tie_word_embeddings=True)
+    stages, _ = sp.pipe_model(module, args, 4, kwargs)
+    assert [users for _, users in stages.tied] == [(0, 3)]
+    alone.require_same(copy.deepcopy(module), module, stages, args, kwargs)
     with pytest.raises(InputError, match=r"2 at most, as variable 'transformer\.wte\.weight'"):
-        sp.pipe_model(module, args, 4, kwargs)
+        sp.pipe_model(module, args, 4, kwargs, tied="together")

@@ -103,8 +103,14 @@ def require_plain(
 ) -> tuple[GraphSolution, Fraction]:
     """Return the partition of `solution`, and `cycles`, which must be above 0, exactly.
 
-    Refuses a partition that is invalid or runs a stage on several devices.
+    Refuses a partition that is invalid, runs a stage on several devices, or has no stages.
     """
+    if instance.objective == Objective.LATENCY:
+        raise InputError(
+            "latency is of one sample, in which nodes on CPUs belong to no stage",
+            field="objective",
+            remedy="give the instance another objective, and solve it for that: sum",
+        )
     found = valid_solution(instance, solution, "partition")
     number = isinstance(cycles, int | float) and not isinstance(cycles, bool)
     if not (number and math.isfinite(cycles) and cycles > 0):

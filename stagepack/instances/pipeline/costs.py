@@ -1,0 +1,257 @@
+"""What layers and cuts cost, in whole *ticks*; what :mod:`.ranges` is made of.
+
+Compute of layers and transfers at cuts add up.  Two costs do not, and have tables of all ranges:
+reductions of tied weights, and the bytes of shared keys that a device has to load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from stagepack.errors import InputError
+from stagepack.instances.pipeline.at_once import held_in_part, held_once
+from stagepack.instances.pipeline.instance import PipelinePartition
+from stagepack.instances.pipeline.problem import Objective
+from stagepack.instances.profile import Array, Link
+from stagepack.instances.ticks import (
+    LARGEST_TICKS,
+    ROUNDING,
+    binary_grid,
+    decimal_grid,
+    on_binary_grid,
+    running_on_binary_grid,
+    ticks,
+)
+
+LARGEST_TABLE = 2**27  # entries of a row of all layers for every class of devices, and of ranges
+
+
+class CostsInTicks:
+    """Compute and transfers of an instance in ticks; see :class:`.RangeCosts` for attributes."""
+
+    instance: PipelinePartition
+    n: int
+    k: int
+    classes: int
+    scale: int | Fraction
+    rounding: int
+    prefix: Array
+    recv: Array
+    send: Array
+    host: int
+    extra: list[Array]
+    tabular: bool
+    _example: list[int]
+    _speeds: list[Fraction]
+    _work: list[Array]
+
+    # ------------------------------------------------------------------ ticks
+
+    def _set_ticks(self, slowest: float, pause: Callable[[], object]) -> None:
+        instance, table = self.instance, self.instance.compute_table
+        self.extra = []
+        self.tabular = table is not None or instance.memory_table is not None
+        if instance.objective is Objective.MOVES:
+            self._set_moves(pause)
+            return
+        reduced = self._reduction_cycles() if instance.reduces else ()
+        if not instance.objective.counts_transfers:
+            # Not part of the objective: they must not make the ticks coarser.
+            recv = send = np.zeros((self.classes, self.n + 1), dtype=np.int64)
+            host = np.zeros(0, dtype=np.int64)
+        else:
+            recv, send, host = self._transfer_cycles(pause)
+        pause()
+        cycles = instance.cycles if table is None else table
+        total = float(cycles.sum() if table is None else table.max())
+        stages = min(self.n, self.k) if instance.objective is Objective.LATENCY else 1
+        largest = stages * (float(recv.max()) + float(send.max())) + float(host.max(initial=0))
+        largest += total / slowest * (stages if table is not None else 1)
+        largest += stages * sum(float(row.sum(axis=1).max()) for row in reduced)
+        grids = [decimal_grid(row, pause) for row in (cycles, recv, send, host, *reduced)]
+        self.scale: int | Fraction = max(grids) * instance.speed_scale if all(grids) else 0
+        exact = bool(self.scale) and largest * float(self.scale) < LARGEST_TICKS
+        if not exact and instance.whole and instance.speed_scale:
+            raise InputError(
+                "cycles and transfers together exceed the exact range of 64-bit integers",
+                field="forward",
+                remedy="use a coarser unit",
+            )
+        pause()
+        self.rounding = 0 if exact else ROUNDING * stages
+        if exact:
+            self._set_work_exactly(int(self.scale), pause)
+            rows = [recv, send, host, *reduced]
+            if self.scale != 1 or not instance.whole:
+                rows = [ticks(row, self.scale) for row in rows]
+        else:
+            # No common unit: round, and keep what that may change out of every bound.
+            exponent = binary_grid(largest)
+            self.scale = Fraction(2) ** exponent
+            self._set_work_rounded(exponent, slowest, pause)
+            rows = [on_binary_grid(row, exponent) for row in (recv, send, host, *reduced)]
+            self.rounding += stages * sum(row.shape[1] for row in reduced)
+        pause()
+        self.recv, self.send, hosts, *more = rows
+        self.recv[:, 0] = 0
+        self.send[:, self.n] = 0
+        self.host = int(hosts.sum())
+        if more:
+            self._add_reductions(more, pause)
+
+    def _reduction_cycles(self) -> tuple[Array, Array]:
+        """Return in how many cycles of a microbatch each tied weight's gradient is received, and
+        sent, both (classes, weights).
+        """
+        instance, devices = self.instance, self.instance.cluster.devices
+        assert instance.tied is not None
+        nbytes, m = instance.tied.nbytes, instance.microbatches
+        both = []
+        for name in ("recv", "send"):
+            links = [getattr(devices[d], name) for d in self._example]
+            each = np.array([self._link_cycles(link, nbytes) for link in links])
+            both.append(each // m if instance.whole else each / m)
+        return both[0], both[1]
+
+    def _add_reductions(self, reduced: list[Array], pause: Callable[[], object]) -> None:
+        """Add ticks of reductions, (classes, weights), to what ranges compute, or transfer."""
+        tied, objective = self.instance.tied, self.instance.objective
+        assert tied is not None
+        self._require_tables("tied", "ranges of layers have tables of reductions")
+        work = []
+        for c, (recv, send) in enumerate(zip(*reduced, strict=True)):
+            pause()
+            received, sent = (held_in_part(replace(tied, nbytes=t), self.n) for t in (recv, send))
+            if objective is Objective.TRANSFER_BOUNDED:
+                self.extra.append(received + sent)
+            elif objective is Objective.OVERLAP:
+                moved = np.maximum(received + self.recv[c][:, None], sent + self.send[c])
+                work.append(np.maximum(self.compute_matrix(c), moved))
+            else:
+                work.append(self.compute_matrix(c) + received + sent)
+        self._work, self.tabular = work or self._work, True
+
+    def _set_moves(self, pause: Callable[[], object]) -> None:
+        """Set as ticks of compute the bytes of layers that devices of each class do not hold."""
+        instance, shared = self.instance, self.instance.shared
+        held, nbytes = np.array(instance.previous), sum(instance.exclusive.values())
+        self.scale, self.rounding, self.host = 1, 0, 0
+        self.recv, self.send = np.zeros((2, self.classes, self.n + 1), dtype=np.int64)
+        self.prefix = np.zeros_like(self.recv)
+        for c, device in enumerate(self._example):
+            pause()
+            np.cumsum(np.where(held == device, 0, nbytes), out=self.prefix[c, 1:])
+        self._work = list(self.prefix)
+        largest = int(np.sum(nbytes)) + self.k * int(shared.nbytes.sum())
+        if largest >= LARGEST_TICKS:
+            raise InputError(
+                "all layers together have 2**60 bytes or more",
+                field="exclusive",
+                remedy="use a coarser unit",
+            )
+        if shared.nbytes[shared.key].any():
+            self._require_tables("shared", "shared keys are loaded by ranges of layers")
+            for c, device in enumerate(self._example):
+                pause()
+                fresh = shared.nbytes.copy()
+                fresh[shared.key[held[shared.layer] == device]] = 0
+                once = held_once(replace(shared, nbytes=fresh), self.n)
+                self._work[c] = self.compute_matrix(c) + once
+            self.tabular = True
+
+    def _require_tables(self, field: str, why: str) -> None:
+        """Refuse more layers than there is room for tables of all ranges."""
+        if self.classes * (self.n + 1) ** 2 > LARGEST_TABLE:
+            raise InputError(
+                f"{why}: {self.classes:,} x {self.n:,} x {self.n:,} entries are too many",
+                field=field,
+                remedy="join layers, leave it out of memory, or minimise the bottleneck",
+            )
+
+    def compute_matrix(self, device_class: int) -> Array:
+        """Return, shape (n + 1, n + 1), the ticks of [a, b); meaningless for b <= a."""
+        work = self._work[device_class]
+        return np.asarray(work if work.ndim == 2 else work[None, :] - work[:, None])
+
+    def _set_work_exactly(self, scale: int, pause: Callable[[], object]) -> None:
+        """Set `prefix` (and `_work`) in ticks of a grid on which all are whole."""
+        instance, table = self.instance, self.instance.compute_table
+        self.prefix = np.zeros((self.classes, 1 if table is not None else self.n + 1), np.int64)
+        if table is not None:
+            self._work = [
+                ticks(self._class_table(table, c), scale / speed)
+                for c, speed in enumerate(self._speeds)
+            ]
+            return
+        # Layers are whole in units of a grid in which every class's ticks are whole, too.
+        running = np.zeros(self.n + 1, dtype=np.int64)
+        np.cumsum(ticks(instance.cycles, scale // instance.speed_scale), out=running[1:])
+        for c, speed in enumerate(self._speeds):
+            pause()
+            whole = instance.speed_scale // speed.numerator * speed.denominator
+            self.prefix[c] = ticks(running, whole)
+        self._work = list(self.prefix)
+
+    def _set_work_rounded(self, exponent: int, slowest: float, pause: Callable[[], object]) -> None:
+        """Set `prefix` (and `_work`) on a binary grid."""
+        instance, table = self.instance, self.instance.compute_table
+        ratios = [slowest / float(speed) for speed in self._speeds]
+        if table is not None:
+            self.prefix = np.zeros((self.classes, 1), dtype=np.int64)
+            self._work = []
+            for c, ratio in enumerate(ratios):
+                pause()
+                scaled = np.ldexp(self._class_table(table, c), exponent) / slowest
+                self._work.append(np.rint(scaled * ratio).astype(np.int64))
+            return
+        running = running_on_binary_grid(instance.cycles, exponent, slowest, pause)
+        self.prefix = np.empty((self.classes, self.n + 1), dtype=np.int64)
+        for c, ratio in enumerate(ratios):
+            pause()
+            self.prefix[c] = np.rint(running if ratio == 1 else running * ratio)
+        self._work = list(self.prefix)
+
+    def _transfer_cycles(self, pause: Callable[[], object]) -> tuple[Array, Array, Array]:
+        """Return receive (classes, n + 1), send (classes, n + 1) and host (2,) cycles."""
+        instance, cluster = self.instance, self.instance.cluster
+        devices = [cluster.devices[d] for d in self._example]
+        given = (instance.recv_cycles, instance.send_cycles)
+        nbytes = (instance.in_bytes, instance.out_bytes)
+        links = ([device.recv for device in devices], [device.send for device in devices])
+        ends = ((cluster.host_recv, 0), (cluster.host_send, self.n))
+        rows, host = [], []
+        for cycles, moved, each, (host_link, cut) in zip(given, nbytes, links, ends, strict=True):
+            if cycles is not None:
+                rows.append(cycles[self._example])
+                host.append(cycles[0 if cut == 0 else -1, cut])
+                continue
+            table = np.empty((self.classes, self.n + 1), np.int64 if instance.whole else np.float64)
+            for c, link in enumerate(each):
+                pause()
+                np.multiply(self._link_cycles(link, moved), instance.trips, out=table[c])
+            rows.append(table)
+            host.append(self._link_cycles(host_link, moved[cut : cut + 1])[0])
+        return rows[0], rows[1], np.array(host if instance.host_transfer else [])
+
+    def _link_cycles(self, link: Link | None, nbytes: Array) -> Array:
+        """Return the cycles in which a link moves bytes; a missing link takes no time."""
+        if link is None:
+            return np.zeros(len(nbytes), dtype=np.int64)
+        cycles = nbytes / (link.GBps * 2**30 / self.instance.cluster.clock)
+        cycles += link.idle
+        if not self.instance.whole:
+            return np.asarray(cycles)
+        if cycles.max() >= LARGEST_TICKS:
+            raise InputError(
+                "a transfer takes more than 2**60 cycles",
+                field="in_bytes",
+                remedy="use a coarser unit or a faster link",
+            )
+        return cycles.astype(np.int64)
+
+    def _class_table(self, table: Array, device_class: int) -> Array:
+        return np.asarray(table if table.ndim == 2 else table[self._example[device_class]])
