@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from stagepack.errors import StagepackError
-
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -98,10 +96,3 @@ class Linear:
                 misses.append(float(np.max(miss[bounded] / scale, initial=0.0)))
         fractions = np.abs(values - np.rint(values))[self.integral]
         return max(*misses, float(np.max(fractions, initial=0.0)))
-
-
-def require_program(model: object) -> Linear:
-    """Return a model that is a program; refuse what another engine takes."""
-    if not isinstance(model, Linear):
-        raise StagepackError(f"takes a Linear, not a {type(model).__name__}")
-    return model

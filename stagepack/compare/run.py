@@ -26,6 +26,7 @@ from stagepack.compare.workers import Run
 from stagepack.contracts import Instance, JsonObject
 from stagepack.errors import InputError, a, suggest
 from stagepack.instances.arrays import integer
+from stagepack.report.format import numbered
 
 log = logging.getLogger("stagepack")
 
@@ -300,11 +301,7 @@ def labels(instances: object) -> dict[str, Instance]:
         labelled = {}
         for instance in instances:
             name = str(getattr(instance, "name", "") or "instance")
-            label, number = name, 1
-            while label in labelled:
-                number += 1
-                label = f"{name} ({number})"
-            labelled[label] = instance
+            labelled[numbered(name, labelled)] = instance
     for label, instance in labelled.items():
         if isinstance(instance, type) or not hasattr(instance, "evaluate"):
             raise InputError(

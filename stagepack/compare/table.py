@@ -6,7 +6,6 @@ are dropped; only names may be shortened.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ from stagepack.compare.outcomes import Outcomes, reasons, secondary_header
 from stagepack.contracts import JsonObject
 from stagepack.errors import shown
 from stagepack.report import format as as_text
-from stagepack.report.table import Sheet
+from stagepack.report.table import Sheet, printed
 from stagepack.report.templating import part as rendered
 from stagepack.report.view import view
 
@@ -90,19 +89,7 @@ def comparison_table(comparison: Outcomes, width: int = 80) -> RenderableType:
 
 def render(comparison: Outcomes, width: int = 80, *, color: bool = False) -> str:
     """Return the table of a `comparison` as text of `width` columns, perhaps in `color`."""
-    from rich.console import Console
-
-    stream = io.StringIO()
-    console = Console(
-        file=stream,
-        width=width,
-        force_terminal=color,
-        no_color=not color,
-        color_system="standard" if color else None,
-        legacy_windows=False,
-    )
-    console.print(comparison_table(comparison, width))
-    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+    return printed(comparison_table(comparison, width), width, color=color) + "\n"
 
 
 def standing_of(comparison: Outcomes, row: JsonObject) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Container
 
 from stagepack.contracts import Instance, Number
 
@@ -119,3 +120,12 @@ def byte_unit(largest: float) -> tuple[int, str]:
 def byte_step(span: float, ticks: int = 8) -> int:
     """Return a distance of ticks in bytes, a power of two, that gives `span` about so many."""
     return 1 << max(0, round(math.log2(max(span, 1.0) / ticks)))
+
+
+def numbered(name: str, taken: Container[str]) -> str:
+    """Return a name, with a number behind it where it is `taken`."""
+    label, number = name, 1
+    while label in taken:
+        number += 1
+        label = f"{name} ({number})"
+    return label

@@ -10,6 +10,7 @@ from stagepack.errors import InputError, a
 from stagepack.report.canvas import axes, engineering, heading, quiet, save, short, target
 from stagepack.report.extra import Axes, Figure
 from stagepack.report.figures import buttons, graph_objects, look, text
+from stagepack.report.format import numbered
 from stagepack.report.style import line_colour
 from stagepack.result import Result
 
@@ -36,12 +37,7 @@ def named(solutions: object) -> JsonObject:
             remedy="give a solution or a result, or several of them",
         )
     for solution in solutions:
-        name = getattr(solution, "method", "") or "solution"
-        label, number = name, 1
-        while label in labelled:
-            number += 1
-            label = f"{name} ({number})"
-        labelled[label] = solution
+        labelled[numbered(getattr(solution, "method", "") or "solution", labelled)] = solution
     return labelled
 
 

@@ -7,7 +7,6 @@ and rendered as HTML in notebooks.
 from __future__ import annotations
 
 import base64
-import io
 from collections.abc import Sequence
 from functools import singledispatch
 from typing import TYPE_CHECKING
@@ -17,14 +16,12 @@ from stagepack.contracts import Instance, JsonObject, Number, Solution
 from stagepack.errors import StagepackError, shown
 from stagepack.instances.base import Answered, require_instance
 from stagepack.report import format as as_text
-from stagepack.report.table import Account, Head, Sheet, methods_table
+from stagepack.report.table import Account, Head, Sheet, methods_table, printed
 from stagepack.report.view import AnyView, view
 from stagepack.result import Result, Termination, Trace
 from stagepack.solve import MethodList
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from stagepack.report.extra import Axes
 
 Content = str | Head | Sheet | Account
@@ -41,7 +38,7 @@ def text(given: object, width: int) -> str:
     """Return a few readable lines of at most `width` columns, or `WIDEST`."""
     width = min(WIDEST, width)
     if isinstance(given, MethodList):  # which is a table, and printed as such
-        return _rendered(methods_table(given), width)
+        return printed(methods_table(given), width)
     kept = "\n".join(_printed(part, width) for part in contents(given)).strip("\n").split("\n")
     if len(kept) > MOST + 1:
         kept = [*kept[:MOST], f"... and {len(kept) - MOST:,} more lines"]
@@ -53,16 +50,7 @@ def _printed(part: Content, width: int) -> str:
         return "\n".join(map(shown, part.split("\n")))
     if isinstance(part, Head):
         return "\n".join(" ".join(filter(None, line)) for line in part.in_columns(width))
-    return _rendered(part.first(ROWS), width)
-
-
-def _rendered(content: RenderableType, width: int) -> str:
-    """Return what rich prints in `width` columns, without colours."""
-    from rich.console import Console
-
-    stream = io.StringIO()
-    Console(file=stream, width=width, no_color=True, legacy_windows=False).print(content)
-    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
+    return printed(part.first(ROWS), width)
 
 
 def html(given: object, *, pictured: bool = True) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -319,6 +320,22 @@ def _empty(header: bool = True) -> Table:
     from rich.table import Table
 
     return Table(box=None, pad_edge=False, padding=(0, SPACE, 0, 0), show_header=header)
+
+
+def printed(content: RenderableType, width: int, *, color: bool = False) -> str:
+    """Return what rich prints in `width` columns, perhaps in `color`, without blanks at the end."""
+    from rich.console import Console
+
+    stream = io.StringIO()
+    Console(
+        file=stream,
+        width=width,
+        force_terminal=color,
+        no_color=not color,
+        color_system="standard" if color else None,
+        legacy_windows=False,
+    ).print(content)
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
 
 
 def cell(content: str, style: str = "") -> Text:

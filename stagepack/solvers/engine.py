@@ -25,8 +25,8 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from stagepack import interrupts, memory
-from stagepack.errors import InputError
-from stagepack.linear import Array
+from stagepack.errors import InputError, StagepackError
+from stagepack.linear import Array, Linear
 from stagepack.result import Status
 
 T = TypeVar("T")
@@ -65,27 +65,12 @@ class Limits:
         A limit that is the same on every machine: deterministic seconds in CP-SAT,
         :data:`stagepack.solvers.highs.NODES_PER_WORK` branch-and-bound nodes each in HiGHS.
         Without a `time_limit` beside it no clock ends the run.
-
-    Raises
-    ------
-    InputError
-        When a value is out of its range.
     """
 
     time_limit: float | None = None
     threads: int = 1
     seed: int = 0
     work_limit: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("time_limit", "work_limit"):
-            value = getattr(self, name)
-            if value is not None and not value >= 0:
-                raise InputError(f"must be 0 or more, not {value}", field=name)
-        if self.threads < 1:
-            raise InputError(f"must be 1 or more, not {self.threads}", field="threads")
-        if not 0 <= self.seed < 2**31:
-            raise InputError(f"must be in 0 .. 2147483647, not {self.seed}", field="seed")
 
 
 @dataclass(kw_only=True)
@@ -362,6 +347,13 @@ def _raise_in(worker: threading.Thread) -> None:
 def _unless_abandoned(_: logging.LogRecord) -> bool:
     """Whether Pyomo has something to complain of: its handler writes to the standard output."""
     return not isinstance(sys.exc_info()[1], Abandoned)
+
+
+def require_program(model: object) -> Linear:
+    """Return a model that is a program; refuse what other engines take."""
+    if not isinstance(model, Linear):
+        raise StagepackError(f"takes a Linear, not a {type(model).__name__}")
+    return model
 
 
 def checked_hint(hint: Array | None, columns: int) -> Array | None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from stagepack.errors import StagepackError
-from stagepack.linear import Array, Linear, require_program
+from stagepack.linear import Array, Linear
 from stagepack.result import Status
 from stagepack.solvers.engine import (
     FIRST_AGREES,
@@ -28,6 +28,7 @@ from stagepack.solvers.engine import (
     Task,
     agrees,
     checked_hint,
+    require_program,
 )
 
 TOLERANCE, LOOSE = 1e-9, 1e-6

@@ -27,10 +27,18 @@ import numpy as np
 
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, StagepackError
-from stagepack.linear import Array, Linear, require_program
+from stagepack.linear import Array, Linear
 from stagepack.result import Status
 from stagepack.solvers import lowering
-from stagepack.solvers.engine import Engine, Job, Limits, Outcome, Task, checked_hint
+from stagepack.solvers.engine import (
+    Engine,
+    Job,
+    Limits,
+    Outcome,
+    Task,
+    checked_hint,
+    require_program,
+)
 from stagepack.solvers.lowering import Model
 
 START_TAKEN = re.compile(r"MIPStart provided solution with cost (\S+)")

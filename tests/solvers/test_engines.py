@@ -74,14 +74,6 @@ def test_a_missing_solver_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) 
     assert "'nonesuch'" in engine("pyomo:nonesuch").unavailable()
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"threads": 0}, {"seed": -1}, {"time_limit": -1.0}, {"work_limit": math.nan}]
-)
-def test_limits_out_of_range(wrong: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=next(iter(wrong))):
-        Limits(**wrong)
-
-
 @every
 def test_optimum(name: str) -> None:
     outcome = solve(name, covering())
