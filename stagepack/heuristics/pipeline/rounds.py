@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -138,6 +139,36 @@ class _Found:
     value: int
     ends: list[int] | None
     none: bool = False
+
+
+class _States(NamedTuple):
+    """How far two rounds are after a device: the second one, by the spans of the first one.
+
+    `furthest` is the most spans, -1 where there is no state, `lowest` the fewest that can do, and
+    `here` whether a state has so many more of them, with columns where all states are looked at.
+    """
+
+    furthest: Array
+    lowest: Array
+    here: Array
+
+    def row(self, x: int) -> list[int]:
+        """Return the spans of the second round where the first one has `x`, the most first."""
+        furthest = int(self.furthest[x])
+        if furthest < 0 or not self.here.shape[1]:
+            return [furthest] if furthest >= 0 else []
+        found: list[int] = (self.lowest[x] + np.flatnonzero(self.here[x])[::-1]).tolist()
+        return found
+
+
+class _Run(NamedTuple):
+    """States after each device, whether the rounds meet, and the most spans of the first round
+    where the second one ends, or -1.
+    """
+
+    passed: list[_States]
+    met: bool
+    reach: int
 
 
 class _Rounds:
@@ -264,34 +295,59 @@ class _Rounds:
         if self.costs.rounding:  # what work is on another device is known but roughly
             needs = [0] * k
         if sign < 0:
-            return self._grown(Fronts(pair.first, pair.end, -1, n, n, n), devices, needs)
-        keep, middle = k * self.least, (pair.first + pair.end) // 2
-        places = range(pair.first + keep, pair.end - keep + 1)
-        for place in sorted(places, key=lambda place: abs(place - middle)):
-            most = place - pair.first
-            found = self._grown(Fronts(pair.first, place, 1, most, n - most, n), devices, needs)
-            if found is not None:
-                return found
+            return self._grown(Fronts(pair.first, pair.end, -1, n, n, n), devices, needs)[0]
+        return self._in_loop(pair, devices, needs)
+
+    def _in_loop(
+        self, pair: _Pair, devices: list[list[Device]], needs: list[int]
+    ) -> list[int] | None:
+        """Return the ends of the stages of two rounds of a loop, wherever the second one begins.
+
+        Where it begins earlier, it gets no further for any end of the first.  So all places are
+        passed over from one where the second round may end, and the first one does not, down to
+        where that one ends.  Several in a row are asked at once, beginning in the middle.
+        """
+        keep, middle, n = self.k * self.least, (pair.first + pair.end) // 2, pair.end - pair.first
+        lowest, highest, row = pair.first + keep, pair.end - keep, self.tuning.middles_at_once
+        blocks = [
+            range(low, min(low + row, highest + 1)) for low in range(lowest, highest + 1, row)
+        ]
+        for block in sorted(blocks, key=lambda block: abs(block[len(block) // 2] - middle)):
+            place = block[-1]
+            while place >= block[0]:
+                most = place - pair.first
+                fronts = Fronts(pair.first, place, 1, most, n - most, n)
+                spare = int(self.base[place] - self.base[block[0]])
+                found, reach = self._grown(
+                    fronts, devices, [max(0, need - spare) for need in needs]
+                )
+                if found is not None:
+                    return found
+                place = min(place - 1, pair.first + reach)
         return None
 
     def _grown(
         self, fronts: Fronts, devices: list[list[Device]], needs: list[int]
-    ) -> list[int] | None:
+    ) -> tuple[list[int] | None, int]:
         """Return the ends of the stages of rounds that begin at these fronts; None: none will do.
 
         Where no stage may be empty: whether that makes a difference, then by the furthest states,
-        then by all.
+        then by all, of which none is further than where stages may be empty.  Also the most spans
+        of the first round where the second one ends, or -1.
         """
-        met = self._run(fronts, devices[0], needs)
-        if met is None or not self.least:
-            return met
-        found = self._run(fronts, devices[1], needs)
-        return found or self._run(fronts, devices[1], needs, every=True)
+        free = self._run(fronts, devices[0], needs)
+        if not self.least or not free.met:
+            return self._traced(fronts, devices[0], free), free.reach
+        for within in (None, free):
+            found = self._traced(fronts, devices[1], self._run(fronts, devices[1], needs, within))
+            if found is not None:
+                return found, free.reach
+        return None, free.reach
 
     def _run(
-        self, fronts: Fronts, devices: list[Device], needs: list[int], *, every: bool = False
-    ) -> list[int] | None:
-        """Return the ends of the stages of two rounds that meet; None: they do not."""
+        self, fronts: Fronts, devices: list[Device], needs: list[int], within: _Run | None = None
+    ) -> _Run:
+        """Give devices their stages: all states `within` those of another run, or the furthest."""
         one = self.base[fronts.first : fronts.first + fronts.most + 1]
         one = one - one[0]
         two = np.abs(
@@ -299,47 +355,41 @@ class _Rounds:
         )
         furthest = np.full(fronts.most + 1, -1, dtype=np.int64)
         furthest[0] = 0
-        here = np.zeros((fronts.most + 1, fronts.others + 1) if every else (0, 0), dtype=bool)
-        if every:
-            here[0, 0] = True
         highest = np.zeros(fronts.others + 1, dtype=np.int64)
-        passed = [(furthest, here)]
-        row_seconds = self.tuning.step_seconds * (self.n / self.k + 1)
-        row_seconds *= fronts.others + 1 if every else 1
+        width = 0 if within is None else 1
+        states = _States(furthest, np.zeros_like(furthest), np.zeros((len(one), width), dtype=bool))
+        states.here[0] = True
+        passed = [states]
         for device, need in zip(devices, needs, strict=True):
-            after = np.full_like(furthest, -1)
-            marks = np.zeros((here.shape[0], here.shape[1] + 1) if every else (0, 0), np.int32)
-            rows = np.flatnonzero(furthest >= 0)
+            after, lowest = np.full_like(furthest, -1), np.searchsorted(two, need - one)
+            if within is not None:
+                width = max(0, int((within.passed[len(passed)].furthest - lowest).max()) + 1)
+            marks = np.zeros((len(one) if width else 0, width + 1), dtype=np.int32)
+            rows = np.flatnonzero(states.furthest >= 0)
             begin, stop = int(rows[0]), int(rows[-1]) + 1
+            row_seconds = self.tuning.step_seconds * (self.n / self.k + 1)
+            row_seconds *= max(1, states.here.shape[1])
             at_once = max(1, int(self.tuning.seconds_at_once / row_seconds))
             for first in range(begin, stop, at_once):
                 last = min(stop, first + at_once)
-                grow(fronts, device, self.stops, first, last, furthest, here, after, marks, highest)
+                grow(
+                    fronts, device, self.stops, first, last, *states, after, lowest, marks, highest
+                )
                 spend(row_seconds * (last - first))
                 self.pause()
-            if every:
-                here = (np.cumsum(marks[:, :-1], axis=1) > 0) & (one[:, None] + two >= need)
-                after = np.where(
-                    here.any(axis=1), fronts.others - np.argmax(here[:, ::-1], axis=1), -1
-                )
-            else:
-                after[(after >= 0) & (one + two[after] < need)] = -1
-            furthest = after
-            if (furthest < 0).all():
-                return None
-            passed.append((furthest, here))
-        x = np.arange(fronts.most + 1)
-        y = fronts.both - x
-        if every:
-            met = here[x, np.minimum(y, fronts.others)] & (y <= fronts.others)
-        else:
-            met = furthest == y
-        if not met.any():
-            return None
-        if self.least > devices[0].least:
-            return []
-        end = int(np.flatnonzero(met)[0])
-        return self._traced(fronts, devices, passed, (end, fronts.both - end))
+            here = np.cumsum(marks[:, :-1], axis=1) > 0 if width else states.here[:, :0]
+            if within is not None:
+                last_one = width - 1 - np.argmax(here[:, ::-1], axis=1) if width else 0
+                after = np.where(here.any(axis=1), lowest + last_one, -1)
+            after[after < lowest] = -1
+            states = _States(after, lowest, here)
+            if (after < 0).all():
+                return _Run(passed, False, -1)
+            passed.append(states)
+        furthest = states.furthest
+        met = bool((furthest == fronts.both - np.arange(fronts.most + 1)).any())
+        reach = int(np.flatnonzero(furthest == fronts.others).max(initial=-1))
+        return _Run(passed, met, reach)
 
     def _devices(self, pair: _Pair, rooms: list[int], least: int) -> list[Device]:
         """Return what the devices have room for; fewer than there are where one is full."""
@@ -358,23 +408,20 @@ class _Rounds:
             found.append(Device(self.prefix[c], rooms[j], *rows, left, pair.peak[j], least, after))
         return found
 
-    def _traced(
-        self,
-        fronts: Fronts,
-        devices: list[Device],
-        passed: list[tuple[Array, Array]],
-        state: tuple[int, int],
-    ) -> list[int]:
-        """Return the ends of the stages on the way to a state, those of the first round first."""
-        ways = [state]
-        for device, (furthest, here) in zip(reversed(devices), passed[-2::-1], strict=True):
+    def _traced(self, fronts: Fronts, devices: list[Device], run: _Run) -> list[int] | None:
+        """Return the ends of the stages of rounds that meet, those of the first round first."""
+        if not run.met:
+            return None
+        ends = fronts.both - np.arange(fronts.most + 1)
+        end = int(np.flatnonzero(run.passed[-1].furthest == ends)[0])
+        ways = [(end, int(ends[end]))]
+        for device, states in zip(reversed(devices), run.passed[-2::-1], strict=True):
             x2, y2 = ways[-1]
             ways.append(next(
                 (x, y)
                 for x in range(x2 - device.least, -1, -1)
-                if furthest[x] >= 0
-                for y in (np.flatnonzero(here[x])[::-1] if len(here) else furthest[x : x + 1])
-                if y <= y2 - device.least and self._allows(fronts, device, (x, int(y)), ways[-1])
+                for y in states.row(x)
+                if y <= y2 - device.least and self._allows(fronts, device, (x, y), ways[-1])
             ))  # fmt: skip
         one = [fronts.first + x for x, _ in ways[-2::-1]]
         two = [fronts.second + fronts.sign * int(y) for _, y in ways[-2::-1]]

@@ -91,8 +91,10 @@ def grow(
     begin: int,
     end: int,
     furthest: Array,
+    lowest: Array,
     here: Array,
     after: Array,
+    then: Array,
     marks: Array,
     highest: Array,
 ) -> None:
@@ -109,27 +111,33 @@ def grow(
         Spans of the first round.
     furthest : ndarray of int64, shape (most + 1,)
         By the spans of the first round, the most of the second; -1: no state.
-    here : ndarray of bool, shape (most + 1, others + 1) or (0, 0)
-        All states, where those of `furthest` are not enough.
+    lowest : ndarray of int64, shape (most + 1,)
+        The fewest of the second round that are looked at.
+    here : ndarray of bool, shape (most + 1, width)
+        All states, where those of `furthest` are not enough: column c is `lowest` + c, and no
+        `furthest` is beyond the last one.  Otherwise without columns.
     after : ndarray of int64, shape (most + 1,)
         Written: that of `furthest` with the device.
-    marks : ndarray of int32, shape (most + 1, others + 2) or (0, 0)
+    then : ndarray of int64, shape (most + 1,)
+        That of `lowest` with the device.
+    marks : ndarray of int32, shape (most + 1, width + 1), or without rows
         Written where there is `here`: differences along a row, of how often a state is reached.
+        Column c is `then` + c; what is reached is no further than the last but one.
     highest : ndarray of int64, shape (others + 1,)
         Scratch: the largest peak of the stage of the second round.
     """
     a0, b0, sign, most, others, both = fronts
     work, room, held, also, nbytes, other, least, left = device
     peak, ends, starts = stops
-    every = len(here) > 0
+    every = here.shape[1] > 0
     for x in range(begin, end):
         if furthest[x] < 0:
             continue
-        low = 0 if every else furthest[x]
+        low = lowest[x] if every else furthest[x]
         a = a0 + x
         last_x = min(most - left, ends[a] - a0)
         for y in range(low, furthest[x] + 1):
-            if every and not here[x, y]:
+            if every and not here[x, y - lowest[x]]:
                 continue
             b = b0 + sign * y
             last_y = others - left
@@ -163,6 +171,6 @@ def grow(
                     break
                 if x2 >= x + least:
                     after[x2] = max(after[x2], y2)
-                    if every:
-                        marks[x2, y + least] += np.int32(1)
-                        marks[x2, y2 + 1] -= np.int32(1)
+                    if every and y2 >= then[x2]:
+                        marks[x2, max(0, y + least - then[x2])] += np.int32(1)
+                        marks[x2, y2 + 1 - then[x2]] -= np.int32(1)

@@ -73,7 +73,7 @@ class RecurrenceTuning(Tuning):
 class RoundTuning(Tuning):
     """What steers the search for rounds of stages, and what its work costs."""
 
-    not_zero = ("seconds_at_once", "step_seconds")
+    not_zero = ("seconds_at_once", "step_seconds", "middles_at_once")
 
     most_spans: int = 5_000
     """Spans of a chain; of more, only bounds and models are asked."""
@@ -83,6 +83,9 @@ class RoundTuning(Tuning):
 
     share: float = 0.5
     """Part of the time that is left which that may take."""
+
+    middles_at_once: int = 16
+    """Places in a row where the second round of a loop may begin, that are asked at once."""
 
     step_seconds: float = 3e-9
     """Seconds of work of a pair of stages of a device."""
