@@ -17,7 +17,7 @@ longest stage).  Source: own work.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ import numpy as np
 
 from stagepack.heuristics.effort import spend
 from stagepack.heuristics.pipeline.bounds import counted, paces
-from stagepack.heuristics.pipeline.rounds_kernels import Device, Fronts, Stops, grow
+from stagepack.heuristics.pipeline.rounds_kernels import Device, Fronts, Rounds, Stops, grow, move
 from stagepack.heuristics.pipeline.tuning import TUNING, RoundTuning
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
@@ -162,13 +162,10 @@ class _States(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """States after each device, whether the rounds meet, and the most spans of the first round
-    where the second one ends, or -1.
-    """
+    """States after each device, and whether the rounds meet."""
 
     passed: list[_States]
     met: bool
-    reach: int
 
 
 class _Rounds:
@@ -295,54 +292,32 @@ class _Rounds:
         if self.costs.rounding:  # what work is on another device is known but roughly
             needs = [0] * k
         if sign < 0:
-            return self._grown(Fronts(pair.first, pair.end, -1, n, n, n), devices, needs)[0]
-        return self._in_loop(pair, devices, needs)
-
-    def _in_loop(
-        self, pair: _Pair, devices: list[list[Device]], needs: list[int]
-    ) -> list[int] | None:
-        """Return the ends of the stages of two rounds of a loop, wherever the second one begins.
-
-        Where it begins earlier, it gets no further for any end of the first.  So all places are
-        passed over from one where the second round may end, and the first one does not, down to
-        where that one ends.  Several in a row are asked at once, beginning in the middle.
-        """
-        keep, middle, n = self.k * self.least, (pair.first + pair.end) // 2, pair.end - pair.first
-        lowest, highest, row = pair.first + keep, pair.end - keep, self.tuning.middles_at_once
-        blocks = [
-            range(low, min(low + row, highest + 1)) for low in range(lowest, highest + 1, row)
-        ]
-        for block in sorted(blocks, key=lambda block: abs(block[len(block) // 2] - middle)):
-            place = block[-1]
-            while place >= block[0]:
-                most = place - pair.first
-                fronts = Fronts(pair.first, place, 1, most, n - most, n)
-                spare = int(self.base[place] - self.base[block[0]])
-                found, reach = self._grown(
-                    fronts, devices, [max(0, need - spare) for need in needs]
-                )
-                if found is not None:
-                    return found
-                place = min(place - 1, pair.first + reach)
+            return self._grown(Fronts(pair.first, pair.end, -1, n, n, n), devices, needs)
+        keep, middle = k * self.least, (pair.first + pair.end) // 2
+        places = range(pair.first + keep, pair.end - keep + 1)
+        for place in sorted(places, key=lambda place: abs(place - middle)):
+            most = place - pair.first
+            found = self._grown(Fronts(pair.first, place, 1, most, n - most, n), devices, needs)
+            if found is not None:
+                return found
         return None
 
     def _grown(
         self, fronts: Fronts, devices: list[list[Device]], needs: list[int]
-    ) -> tuple[list[int] | None, int]:
+    ) -> list[int] | None:
         """Return the ends of the stages of rounds that begin at these fronts; None: none will do.
 
         Where no stage may be empty: whether that makes a difference, then by the furthest states,
-        then by all, of which none is further than where stages may be empty.  Also the most spans
-        of the first round where the second one ends, or -1.
+        then by all, of which none is further than where stages may be empty.
         """
         free = self._run(fronts, devices[0], needs)
         if not self.least or not free.met:
-            return self._traced(fronts, devices[0], free), free.reach
+            return self._traced(fronts, devices[0], free)
         for within in (None, free):
             found = self._traced(fronts, devices[1], self._run(fronts, devices[1], needs, within))
             if found is not None:
-                return found, free.reach
-        return None, free.reach
+                return found
+        return None
 
     def _run(
         self, fronts: Fronts, devices: list[Device], needs: list[int], within: _Run | None = None
@@ -384,12 +359,10 @@ class _Rounds:
             after[after < lowest] = -1
             states = _States(after, lowest, here)
             if (after < 0).all():
-                return _Run(passed, False, -1)
+                return _Run(passed, met=False)
             passed.append(states)
-        furthest = states.furthest
-        met = bool((furthest == fronts.both - np.arange(fronts.most + 1)).any())
-        reach = int(np.flatnonzero(furthest == fronts.others).max(initial=-1))
-        return _Run(passed, met, reach)
+        met = bool((states.furthest == fronts.both - np.arange(fronts.most + 1)).any())
+        return _Run(passed, met)
 
     def _devices(self, pair: _Pair, rooms: list[int], least: int) -> list[Device]:
         """Return what the devices have room for; fewer than there are where one is full."""
@@ -446,9 +419,12 @@ class _Rounds:
     # ------------------------------------------------------------------ more rounds
 
     def improve(self, floor: int, progress: Progress[PipelineSolution]) -> None:
-        """Cut two neighbouring rounds best while the others stay, until nothing improves."""
+        """Cut two neighbouring rounds best while the others stay, until nothing improves.
+
+        Of the best rounds so far, a few devices are then cut anew in all rounds.
+        """
         draw, pairs = np.random.default_rng(0), len(self.signs) - 1
-        best, best_ends = UNLIMITED, [self.n]
+        best, best_ends, windows = UNLIMITED, [self.n], _Windows(self)
         enough = (1 - self.tuning.share) * progress.remaining
         for turn in range(self.tuning.turns):
             ends = self._start(turn) if turn < pairs else self._moved(best_ends, draw)
@@ -466,6 +442,10 @@ class _Rounds:
                 progress.offer(self.solution(ends), "rounds")
             if value <= best < UNLIMITED or value < best:
                 best, best_ends = value, ends
+            if best < UNLIMITED and turn + 1 >= pairs:
+                for ends, value in windows.better(best_ends, best, floor):
+                    best, best_ends = value, ends
+                    progress.offer(self.solution(ends), "rounds")
             if best <= floor or progress.remaining < enough:
                 return
 
@@ -509,3 +489,50 @@ class _Rounds:
             held[j] += int(rows[b] - rows[a])
             peak[j] = max([peak[j], *self.stops.peak[a:b].tolist()])
         return _Pair(at, stops[at * k], stops[(at + 2) * k], tuple(taken), tuple(held), tuple(peak))
+
+
+class _Windows:
+    """A walk through ends of more than two rounds: a few devices are cut anew, over and over."""
+
+    def __init__(self, rounds: _Rounds) -> None:
+        k, stages = rounds.k, len(rounds.signs) * rounds.k
+        place = np.arange(k)
+        limits = [-1 if limit is None else limit for limit in rounds.limits]
+        held = [rounds.held(stage) for stage in range(stages)] if max(limits) >= 0 else []
+        self.rounds = Rounds(
+            np.concatenate([place[::sign] for sign in rounds.signs]),
+            np.ascontiguousarray(rounds.prefix[rounds.classes]),
+            np.array(held) if held else np.zeros((0, 0), dtype=np.int64),
+            np.array(limits),
+            rounds.least,
+        )
+        self.stops, self.tuning, self.pause = rounds.stops, rounds.tuning, rounds.pause
+        self.random = np.array([0x9E3779B97F4A7C15], dtype=np.uint64)
+        self.scratch = np.zeros((7, stages + 1), dtype=np.int64)
+        self.ends = self.best = np.zeros(0, dtype=np.int64)
+        self.vain = 0
+
+    def better(self, ends: list[int], value: int, floor: int) -> Iterator[tuple[list[int], int]]:
+        """Yield better and better ends, and the largest load of each."""
+        known = np.array([0, *ends])
+        left = self.tuning.window_looks
+        while left > 0 and value > floor:
+            if not len(self.ends) or self.vain >= self.tuning.window_vain:
+                self.ends, self.vain = known.copy(), 0
+            target = max(floor, value - max(1, int((value - floor) * self.tuning.window_step)))
+            loads, place = np.zeros(len(self.rounds.bytes), dtype=np.int64), self.rounds.place
+            work = self.rounds.work[place[:, None], np.stack([self.ends[:-1], self.ends[1:]], 1)]
+            np.add.at(loads, place, work[:, 1] - work[:, 0])
+            best = self.ends.copy()
+            looks = int(self.tuning.seconds_at_once / self.tuning.look_seconds)
+            found, looked = move(
+                self.rounds, self.stops, self.ends, loads, target, best, self.random, self.scratch,
+                looks, self.tuning.window_most,
+            )  # fmt: skip
+            spend(self.tuning.look_seconds * looked)
+            self.pause()
+            left -= looked
+            self.vain += 1
+            if found < value:
+                value, known, self.ends, self.vain = found, best, best.copy(), 0
+                yield best[1:].tolist(), value
