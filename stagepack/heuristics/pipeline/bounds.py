@@ -98,8 +98,10 @@ def counted(costs: RangeCosts) -> int:
 
     In whole units a span that no cut may split counts for as many as it holds, and a device takes
     no more than its limit holds.  Where no stage may be empty, the first and the last span are on
-    known devices.  Of units, those just above an equal part of the limit say most (Fekete and
-    Schepers 2001).  O(spans * units) for each of O(log) limits.
+    known devices; where devices are alike, the largest is.  Of units, those just above an equal
+    part of the limit say most (Fekete and Schepers 2001).  Nor do those with the most spans have
+    room for the smallest ones (Haouari, Gharbi and Jemmali 2006).  O(spans * units) for each of
+    O(log) limits.
     """
     floor = costs.compute_bound()
     if costs.rounding or not costs.instance.whole:
@@ -113,6 +115,10 @@ def counted(costs: RangeCosts) -> int:
         forced[table[0]] += int(spans[0])
         forced[table[-1]] += int(spans[-1])
         spans = spans[1:-1]
+    elif costs.classes == 1:
+        forced[0] = int(spans.max())
+        spans = np.delete(spans, spans.argmax())
+    sums = np.append(0, np.cumsum(np.sort(spans[spans > 0])))
     sizes, counts = np.unique(spans, return_counts=True)
     common = sizes[np.argsort(-sizes * counts)][:UNITS]
 
@@ -121,7 +127,7 @@ def counted(costs: RangeCosts) -> int:
         rooms = np.array(
             [limit // pace[c] - taken for c, taken in zip(classes, forced, strict=True)]
         )
-        if rooms.min() < 0:
+        if rooms.min() < 0 or _crowded(sums, rooms):
             return True
         parts = np.unique(rooms)[-MOST_ROOMS:, None] // np.arange(1, UNITS + 1) + 1
         units = np.unique([1, *common[common > 0].tolist(), *parts.ravel().tolist()]).tolist()
@@ -134,6 +140,31 @@ def counted(costs: RangeCosts) -> int:
         middle = (low + high) // 2
         low, high = (middle + 1, high) if too_low(middle) else (low, middle)
     return low
+
+
+def _crowded(sums: Array, rooms: Array) -> bool:
+    """Return whether spans, given by running sums of the smallest ones, are too many for rooms.
+
+    Of N spans in m equal rooms, any h of these have together at least what they have where all have
+    about as many.  The same holds without the smallest spans.  Other rooms take all they can.
+    O(rooms) for each of O(log spans) numbers of spans left out.
+    """
+    values, counts = np.unique(rooms, return_counts=True)
+    common = int(counts.argmax())
+    room, m = int(values[common]), int(counts[common])
+    others = np.delete(values, common), np.delete(counts, common)
+    some = np.arange(1, m + 1)
+    for without in [0, 1, 2, 3, *(2**at for at in range(2, len(sums).bit_length()))]:
+        if without >= len(sums):
+            break
+        left = sums[without:] - sums[without]
+        taken = np.searchsorted(left, others[0], side="right") - 1
+        each, more = divmod(len(left) - 1 - int(taken @ others[1]), m)
+        if each < 0:
+            break
+        if (left[some * each + np.minimum(some, more)] > some * room).any():
+            return True
+    return False
 
 
 def paces(costs: RangeCosts) -> tuple[list[int], Array]:

@@ -17,14 +17,15 @@ longest stage).  Source: own work.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from stagepack.heuristics.effort import spend
 from stagepack.heuristics.pipeline.bounds import counted, paces
-from stagepack.heuristics.pipeline.rounds_kernels import Device, Fronts, Stops, grow
+from stagepack.heuristics.pipeline.rounds_kernels import Device, Fronts, Rounds, Stops, grow, move
 from stagepack.heuristics.pipeline.tuning import TUNING, RoundTuning
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
@@ -138,6 +139,33 @@ class _Found:
     value: int
     ends: list[int] | None
     none: bool = False
+
+
+class _States(NamedTuple):
+    """How far two rounds are after a device: the second one, by the spans of the first one.
+
+    `furthest` is the most spans, -1 where there is no state, `lowest` the fewest that can do, and
+    `here` whether a state has so many more of them, with columns where all states are looked at.
+    """
+
+    furthest: Array
+    lowest: Array
+    here: Array
+
+    def row(self, x: int) -> list[int]:
+        """Return the spans of the second round where the first one has `x`, the most first."""
+        furthest = int(self.furthest[x])
+        if furthest < 0 or not self.here.shape[1]:
+            return [furthest] if furthest >= 0 else []
+        found: list[int] = (self.lowest[x] + np.flatnonzero(self.here[x])[::-1]).tolist()
+        return found
+
+
+class _Run(NamedTuple):
+    """States after each device, and whether the rounds meet."""
+
+    passed: list[_States]
+    met: bool
 
 
 class _Rounds:
@@ -280,18 +308,21 @@ class _Rounds:
         """Return the ends of the stages of rounds that begin at these fronts; None: none will do.
 
         Where no stage may be empty: whether that makes a difference, then by the furthest states,
-        then by all.
+        then by all, of which none is further than where stages may be empty.
         """
-        met = self._run(fronts, devices[0], needs)
-        if met is None or not self.least:
-            return met
-        found = self._run(fronts, devices[1], needs)
-        return found or self._run(fronts, devices[1], needs, every=True)
+        free = self._run(fronts, devices[0], needs)
+        if not self.least or not free.met:
+            return self._traced(fronts, devices[0], free)
+        for within in (None, free):
+            found = self._traced(fronts, devices[1], self._run(fronts, devices[1], needs, within))
+            if found is not None:
+                return found
+        return None
 
     def _run(
-        self, fronts: Fronts, devices: list[Device], needs: list[int], *, every: bool = False
-    ) -> list[int] | None:
-        """Return the ends of the stages of two rounds that meet; None: they do not."""
+        self, fronts: Fronts, devices: list[Device], needs: list[int], within: _Run | None = None
+    ) -> _Run:
+        """Give devices their stages: all states `within` those of another run, or the furthest."""
         one = self.base[fronts.first : fronts.first + fronts.most + 1]
         one = one - one[0]
         two = np.abs(
@@ -299,47 +330,39 @@ class _Rounds:
         )
         furthest = np.full(fronts.most + 1, -1, dtype=np.int64)
         furthest[0] = 0
-        here = np.zeros((fronts.most + 1, fronts.others + 1) if every else (0, 0), dtype=bool)
-        if every:
-            here[0, 0] = True
         highest = np.zeros(fronts.others + 1, dtype=np.int64)
-        passed = [(furthest, here)]
-        row_seconds = self.tuning.step_seconds * (self.n / self.k + 1)
-        row_seconds *= fronts.others + 1 if every else 1
+        width = 0 if within is None else 1
+        states = _States(furthest, np.zeros_like(furthest), np.zeros((len(one), width), dtype=bool))
+        states.here[0] = True
+        passed = [states]
         for device, need in zip(devices, needs, strict=True):
-            after = np.full_like(furthest, -1)
-            marks = np.zeros((here.shape[0], here.shape[1] + 1) if every else (0, 0), np.int32)
-            rows = np.flatnonzero(furthest >= 0)
+            after, lowest = np.full_like(furthest, -1), np.searchsorted(two, need - one)
+            if within is not None:
+                width = max(0, int((within.passed[len(passed)].furthest - lowest).max()) + 1)
+            marks = np.zeros((len(one) if width else 0, width + 1), dtype=np.int32)
+            rows = np.flatnonzero(states.furthest >= 0)
             begin, stop = int(rows[0]), int(rows[-1]) + 1
+            row_seconds = self.tuning.step_seconds * (self.n / self.k + 1)
+            row_seconds *= max(1, states.here.shape[1])
             at_once = max(1, int(self.tuning.seconds_at_once / row_seconds))
             for first in range(begin, stop, at_once):
                 last = min(stop, first + at_once)
-                grow(fronts, device, self.stops, first, last, furthest, here, after, marks, highest)
+                grow(
+                    fronts, device, self.stops, first, last, *states, after, lowest, marks, highest
+                )
                 spend(row_seconds * (last - first))
                 self.pause()
-            if every:
-                here = (np.cumsum(marks[:, :-1], axis=1) > 0) & (one[:, None] + two >= need)
-                after = np.where(
-                    here.any(axis=1), fronts.others - np.argmax(here[:, ::-1], axis=1), -1
-                )
-            else:
-                after[(after >= 0) & (one + two[after] < need)] = -1
-            furthest = after
-            if (furthest < 0).all():
-                return None
-            passed.append((furthest, here))
-        x = np.arange(fronts.most + 1)
-        y = fronts.both - x
-        if every:
-            met = here[x, np.minimum(y, fronts.others)] & (y <= fronts.others)
-        else:
-            met = furthest == y
-        if not met.any():
-            return None
-        if self.least > devices[0].least:
-            return []
-        end = int(np.flatnonzero(met)[0])
-        return self._traced(fronts, devices, passed, (end, fronts.both - end))
+            here = np.cumsum(marks[:, :-1], axis=1) > 0 if width else states.here[:, :0]
+            if within is not None:
+                last_one = width - 1 - np.argmax(here[:, ::-1], axis=1) if width else 0
+                after = np.where(here.any(axis=1), lowest + last_one, -1)
+            after[after < lowest] = -1
+            states = _States(after, lowest, here)
+            if (after < 0).all():
+                return _Run(passed, met=False)
+            passed.append(states)
+        met = bool((states.furthest == fronts.both - np.arange(fronts.most + 1)).any())
+        return _Run(passed, met)
 
     def _devices(self, pair: _Pair, rooms: list[int], least: int) -> list[Device]:
         """Return what the devices have room for; fewer than there are where one is full."""
@@ -358,23 +381,20 @@ class _Rounds:
             found.append(Device(self.prefix[c], rooms[j], *rows, left, pair.peak[j], least, after))
         return found
 
-    def _traced(
-        self,
-        fronts: Fronts,
-        devices: list[Device],
-        passed: list[tuple[Array, Array]],
-        state: tuple[int, int],
-    ) -> list[int]:
-        """Return the ends of the stages on the way to a state, those of the first round first."""
-        ways = [state]
-        for device, (furthest, here) in zip(reversed(devices), passed[-2::-1], strict=True):
+    def _traced(self, fronts: Fronts, devices: list[Device], run: _Run) -> list[int] | None:
+        """Return the ends of the stages of rounds that meet, those of the first round first."""
+        if not run.met:
+            return None
+        ends = fronts.both - np.arange(fronts.most + 1)
+        end = int(np.flatnonzero(run.passed[-1].furthest == ends)[0])
+        ways = [(end, int(ends[end]))]
+        for device, states in zip(reversed(devices), run.passed[-2::-1], strict=True):
             x2, y2 = ways[-1]
             ways.append(next(
                 (x, y)
                 for x in range(x2 - device.least, -1, -1)
-                if furthest[x] >= 0
-                for y in (np.flatnonzero(here[x])[::-1] if len(here) else furthest[x : x + 1])
-                if y <= y2 - device.least and self._allows(fronts, device, (x, int(y)), ways[-1])
+                for y in states.row(x)
+                if y <= y2 - device.least and self._allows(fronts, device, (x, y), ways[-1])
             ))  # fmt: skip
         one = [fronts.first + x for x, _ in ways[-2::-1]]
         two = [fronts.second + fronts.sign * int(y) for _, y in ways[-2::-1]]
@@ -399,9 +419,12 @@ class _Rounds:
     # ------------------------------------------------------------------ more rounds
 
     def improve(self, floor: int, progress: Progress[PipelineSolution]) -> None:
-        """Cut two neighbouring rounds best while the others stay, until nothing improves."""
+        """Cut two neighbouring rounds best while the others stay, until nothing improves.
+
+        Of the best rounds so far, a few devices are then cut anew in all rounds.
+        """
         draw, pairs = np.random.default_rng(0), len(self.signs) - 1
-        best, best_ends = UNLIMITED, [self.n]
+        best, best_ends, windows = UNLIMITED, [self.n], _Windows(self)
         enough = (1 - self.tuning.share) * progress.remaining
         for turn in range(self.tuning.turns):
             ends = self._start(turn) if turn < pairs else self._moved(best_ends, draw)
@@ -419,6 +442,10 @@ class _Rounds:
                 progress.offer(self.solution(ends), "rounds")
             if value <= best < UNLIMITED or value < best:
                 best, best_ends = value, ends
+            if best < UNLIMITED and turn + 1 >= pairs:
+                for ends, value in windows.better(best_ends, best, floor):
+                    best, best_ends = value, ends
+                    progress.offer(self.solution(ends), "rounds")
             if best <= floor or progress.remaining < enough:
                 return
 
@@ -462,3 +489,50 @@ class _Rounds:
             held[j] += int(rows[b] - rows[a])
             peak[j] = max([peak[j], *self.stops.peak[a:b].tolist()])
         return _Pair(at, stops[at * k], stops[(at + 2) * k], tuple(taken), tuple(held), tuple(peak))
+
+
+class _Windows:
+    """A walk through ends of more than two rounds: a few devices are cut anew, over and over."""
+
+    def __init__(self, rounds: _Rounds) -> None:
+        k, stages = rounds.k, len(rounds.signs) * rounds.k
+        place = np.arange(k)
+        limits = [-1 if limit is None else limit for limit in rounds.limits]
+        held = [rounds.held(stage) for stage in range(stages)] if max(limits) >= 0 else []
+        self.rounds = Rounds(
+            np.concatenate([place[::sign] for sign in rounds.signs]),
+            np.ascontiguousarray(rounds.prefix[rounds.classes]),
+            np.array(held) if held else np.zeros((0, 0), dtype=np.int64),
+            np.array(limits),
+            rounds.least,
+        )
+        self.stops, self.tuning, self.pause = rounds.stops, rounds.tuning, rounds.pause
+        self.random = np.array([0x9E3779B97F4A7C15], dtype=np.uint64)
+        self.scratch = np.zeros((7, stages + 1), dtype=np.int64)
+        self.ends = self.best = np.zeros(0, dtype=np.int64)
+        self.vain = 0
+
+    def better(self, ends: list[int], value: int, floor: int) -> Iterator[tuple[list[int], int]]:
+        """Yield better and better ends, and the largest load of each."""
+        known = np.array([0, *ends])
+        left = self.tuning.window_looks
+        while left > 0 and value > floor:
+            if not len(self.ends) or self.vain >= self.tuning.window_vain:
+                self.ends, self.vain = known.copy(), 0
+            target = max(floor, value - max(1, int((value - floor) * self.tuning.window_step)))
+            loads, place = np.zeros(len(self.rounds.bytes), dtype=np.int64), self.rounds.place
+            work = self.rounds.work[place[:, None], np.stack([self.ends[:-1], self.ends[1:]], 1)]
+            np.add.at(loads, place, work[:, 1] - work[:, 0])
+            best = self.ends.copy()
+            looks = int(self.tuning.seconds_at_once / self.tuning.look_seconds)
+            found, looked = move(
+                self.rounds, self.stops, self.ends, loads, target, best, self.random, self.scratch,
+                looks, self.tuning.window_most,
+            )  # fmt: skip
+            spend(self.tuning.look_seconds * looked)
+            self.pause()
+            left -= looked
+            self.vain += 1
+            if found < value:
+                value, known, self.ends, self.vain = found, best, best.copy(), 0
+                yield best[1:].tolist(), value
