@@ -176,7 +176,6 @@ BAD = [
     (HEAD + f"a,0,1,{2**62}\n", "line 2, column size", "below 2**62"),
     (HEAD + f"a,0,1,{10**30}\n", "line 2, column size", "below 2**62"),
     (HEAD + f"a,0,1,{2**61}\nb,0,1,{2**61}\n", "size", "2**61"),
-    (HEAD + "a,0,1,0\n", "line 2, column size", "at least 1"),
     (HEAD + "a,0,1,-4\n", "line 2, column size", "is -4"),
     (HEAD + "a,5,5,4\n", "line 2, column upper", "5 is not after the begin, 5"),
     ("id,start,end,size\na,5,4,4\n", "line 2, column end", "4 is not after the begin, 5"),

@@ -72,7 +72,7 @@ def _read_table(data: bytes) -> Table:
     end = cells.integers(at["upper"]) + inclusive
     alignment = column("alignment", empty=1)
     hint, offset = column("hint", empty=-1), column("offset", empty=-1)
-    cells.require(size >= 1, at["size"], lambda i: f"is {size[i]}", "give at least 1 byte")
+    cells.require(size >= 0, at["size"], lambda i: f"is {size[i]}", "give a number of bytes")
     cells.require(
         end > start,
         at["upper"],

@@ -130,6 +130,12 @@ class PackingData:
         return self.capacity if self.objective is Objective.FIT else None
 
     @cached_property
+    def bank_pairs(self) -> Array:
+        """The pairs of buffers that should not share a bank; one of no bytes touches none."""
+        pairs = np.zeros((0, 2), dtype=np.int64) if self.banks is None else self.banks.pairs
+        return np.asarray(pairs[(self.size[pairs] > 0).all(axis=1)])
+
+    @cached_property
     def conflict_weight(self) -> int:
         """What one bank conflict adds to the objective: more than any peak, where they come first.
 

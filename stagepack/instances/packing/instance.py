@@ -70,7 +70,8 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
         Parameters
         ----------
         size, start, end : array_like of int, shape (n,)
-            Bytes and lifetimes [start, end); leave the lifetimes out with `conflicts`.
+            Bytes and lifetimes [start, end); leave the lifetimes out with `conflicts`.  A buffer of
+            no bytes has an offset like any other, and overlaps nothing.
         ids : sequence of str, optional
             Names of the buffers; "0", "1", ... when absent.
         period : int, optional
@@ -111,7 +112,7 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
         ------
         InputError
             Naming the field: wrong shapes, numbers that are no integers, empty lifetimes, sizes
-            below 1, numbers or sums of 2**62 and more, unknown indices, rules that contradict each
+            below 0, numbers or sums of 2**62 and more, unknown indices, rules that contradict each
             other.
         """
         sizes = integers(size, "size", "buffer")

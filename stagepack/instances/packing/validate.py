@@ -162,7 +162,7 @@ def instance(given: PackingData) -> None:
     n = given.n
     if n == 0:
         raise InputError("no buffers", field="size", remedy="give at least one buffer")
-    _each(given, given.size >= 1, "size", "is not positive", "give at least 1 byte")
+    _each(given, given.size >= 0, "size", "is negative", "give a number of bytes")
     _each(given, given.end > given.start, "end", "is not after its start", "give start < end")
     _each(given, given.alignment >= 1, "alignment", "is not positive", "give at least 1")
     _each(given, given.accesses >= 0, "accesses", "is negative", "give a number >= 0")

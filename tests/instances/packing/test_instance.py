@@ -84,7 +84,7 @@ def test_the_callers_arrays_stay_theirs() -> None:
 BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"size": []}, "start", "shape"),
     ({"size": [], "start": [], "end": [], "ids": None}, "size", "no buffers"),
-    ({"size": [4, 0, 4]}, "size", "0 of buffer b is not positive"),
+    ({"size": [4, -1, 4]}, "size", "-1 of buffer b is negative"),
     ({"size": [4, 6.5, 4]}, "size", "entry 1 is 6.5"),
     ({"size": [4, "6", 4]}, "size", ""),
     ({"size": [4, None, 4]}, "size", "no integer"),
@@ -157,8 +157,8 @@ def test_replace() -> None:
     assert instance.replace(start=None, end=None, conflicts=[(0, 1)]).conflicts is not None
     with pytest.raises(InputError, match="no field"):
         instance.replace(sizes=[1, 2, 3])
-    with pytest.raises(InputError, match="not positive"):
-        instance.replace(size=[0, 1, 1])
+    with pytest.raises(InputError, match="negative"):
+        instance.replace(size=[-1, 1, 1])
 
 
 def test_digest_tells_all_that_matters() -> None:
