@@ -11,7 +11,7 @@ import numpy as np
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances import clusters
-from stagepack.instances.arrays import Given, integer, integers, names
+from stagepack.instances.arrays import Given, in_bytes, integer, integers, names
 from stagepack.instances.base import Answered, Rules, require_instance
 from stagepack.instances.packing import profiled, validate
 from stagepack.instances.packing.check import Measure, check, evaluate, shape
@@ -25,7 +25,7 @@ from stagepack.instances.packing.data import (
     PackingSolution,
 )
 from stagepack.instances.packing.problem import KIND, Objective
-from stagepack.instances.profile import Cluster, ModelProfile
+from stagepack.instances.profile import Array, Cluster, ModelProfile
 from stagepack.instances.words import Words, member
 from stagepack.result import Result
 
@@ -48,7 +48,7 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
         ids: Sequence[str] | None = None,
         period: int | None = None,
         conflicts: Given = None,
-        capacity: int | None = None,
+        capacity: int | str | None = None,
         alignment: Given = None,
         gaps: Iterable[Gap | tuple[int, ...]] = (),
         fixed: Given = None,
@@ -66,6 +66,8 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
         source: str = "",
     ) -> LmemPacking:
         """Build an instance from arrays.
+
+        Bytes and addresses may be texts with units, as in the shell: "12KiB".
 
         Parameters
         ----------
@@ -115,7 +117,7 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
             below 0, numbers or sums of 2**62 and more, unknown indices, rules that contradict each
             other.
         """
-        sizes = integers(size, "size", "buffer")
+        sizes = integers(in_bytes(size, "size"), "size", "buffer")
         n = len(sizes)
         if conflicts is not None:
             if start is not None and (np.any(start) or end is None or (np.asarray(end) != 1).any()):
@@ -124,7 +126,11 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
                 )
             start, end = np.zeros(n, dtype=np.int64), np.ones(n, dtype=np.int64)
         none = np.full(n, -1, dtype=np.int64)
-        one = 1 if alignment is None else alignment
+        one = 1 if alignment is None else in_bytes(alignment, "alignment")
+
+        def places(given: Given, name: str) -> Array:
+            return integers(none if given is None else in_bytes(given, name), name, "buffer", n)
+
         built = cls(
             name=name,
             size=sizes,
@@ -133,10 +139,12 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
             ids=names(ids, "ids", n, "buffer", unique=True),
             period=None if period is None else integer(period, "period"),
             conflicts=None if conflicts is None else validate.pairs(conflicts, "conflicts", n),
-            capacity=None if capacity is None else integer(capacity, "capacity"),
+            capacity=None
+            if capacity is None
+            else integer(in_bytes(capacity, "capacity"), "capacity"),
             alignment=integers(one, "alignment", "buffer", n, spread=True),
             gaps=tuple(sorted(validate.records(gaps, Gap, "gaps"), key=_by_time)),
-            fixed=integers(none if fixed is None else fixed, "fixed", "buffer", n),
+            fixed=places(fixed, "fixed"),
             allowed=tuple(validate.records(allowed, Allowed, "allowed")),
             reserved=validate.ranges(reserved, "reserved"),
             colocated=validate.groups(colocated, "colocated", n),
@@ -146,8 +154,8 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
             banks=None if banks is None else validate.banks(banks, n),
             memories=tuple(validate.records(memories, Memory, "memories")),
             accesses=integers(sizes if accesses is None else accesses, "accesses", "buffer", n),
-            previous=integers(none if previous is None else previous, "previous", "buffer", n),
-            hint=integers(none if hint is None else hint, "hint", "buffer", n),
+            previous=places(previous, "previous"),
+            hint=places(hint, "hint"),
             objective=_objective(objective, capacity, memories),
             source=source,
         )
@@ -278,7 +286,7 @@ def _by_time(gap: Gap) -> tuple[int, int]:
 
 
 def _objective(
-    given: Objective | str | None, capacity: int | None, memories: Iterable[object]
+    given: Objective | str | None, capacity: object, memories: Iterable[object]
 ) -> Objective:
     if given is None:
         if memories:

@@ -26,7 +26,9 @@ class Objective(StrEnum):
 
 
 WORDS = (
-    Parameter("alignment", int, "alignment of buffers that have none of their own", 1, 2**40),
+    Parameter(
+        "alignment", int, "alignment of buffers that have none of their own", 1, 2**40, unit="bytes"
+    ),
     Parameter("period", int, "lifetimes are circular modulo this", 1),
     Parameter("fixed", bool, "the offsets of the file are given"),
     Parameter("previous", bool, "the offsets of the file are the old placement"),
