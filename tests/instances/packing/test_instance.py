@@ -83,8 +83,8 @@ def test_the_callers_arrays_stay_theirs() -> None:
 
 def test_bytes_are_said_as_in_the_shell() -> None:
     said = LmemPacking.from_arrays(
-        ["1KiB", 512, "2kB"], [0] * 3, [1] * 3, capacity="1MiB", alignment="16 B",
-        fixed=["4KiB", -1, -1], allowed=[(1, 0, "1MiB")], reserved=[("8KiB", "9KiB")],
+        ["1KiB", "512", "2kB"], [0] * 3, [1] * 3, capacity="1MiB", alignment="16 B",
+        fixed=[4096, -1, -1], allowed=[(1, 0, "1MiB")], reserved=[("8KiB", "9KiB")],
         gaps=[(0, 0, 1, 0, "1KiB")], banks=Banks(64, 16384, np.array([[0, 1]])),
     )  # fmt: skip
     counted = LmemPacking.from_arrays(
