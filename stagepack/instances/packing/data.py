@@ -105,6 +105,7 @@ class PackingData:
     hint: Array
     objective: Objective = Objective.PEAK
     source: str = field(default="", compare=False)
+    lifetimes: str = field(default="", compare=False)
 
     kind = KIND
     tolerance = 0.0

@@ -64,6 +64,7 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
         objective: Objective | str | None = None,
         name: str = "packing",
         source: str = "",
+        lifetimes: str = "",
     ) -> LmemPacking:
         """Build an instance from arrays.
 
@@ -107,8 +108,8 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
             Of each buffer, in the unit that the costs of memories are for; by default its size.
         objective : Objective or str, optional
             "fit" with a capacity, "spill" with memories, otherwise "peak" when absent.
-        name, source : str
-            For tables and reports.
+        name, source, lifetimes : str
+            For tables and reports; the last one is how a file says lifetimes.
 
         Raises
         ------
@@ -158,6 +159,7 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
             hint=places(hint, "hint"),
             objective=_objective(objective, capacity, memories),
             source=source,
+            lifetimes=lifetimes,
         )
         validate.instance(built)
         return built
