@@ -99,9 +99,9 @@ def test_tables_with_other_separators_are_told_of_commas(tmp_path: Path) -> None
 def test_tables_of_other_tools_are_told_of_the_columns_first(tmp_path: Path, head: str) -> None:
     with pytest.raises(sp.InputError) as caught:
         sp.read(write(tmp_path / "net.csv", f"{head}\n"))
-    assert "; a table of buffers begins with the columns id,lower,upper,size, or " in str(
-        caught.value
-    )
+    told = str(caught.value)
+    assert "; a table of buffers begins with the columns id,lower,upper,size, or say" in told
+    assert f"out of {', '.join(re.split('[,;\t]', head))}; one of layers" in told
     assert "layers with name,forward,backward,parameters,output" in str(caught.value)
 
 
