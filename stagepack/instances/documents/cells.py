@@ -59,9 +59,7 @@ class Cells:
         data = np.frombuffer(content, dtype=np.uint8)
         mark = ord(separator)
         parts = ((at, data[at : at + AT_ONCE]) for at in range(0, len(data), AT_ONCE))
-        found = [
-            np.flatnonzero((part == mark) | (part == NEWLINE)) + at for at, part in parts
-        ]
+        found = [np.flatnonzero((part == mark) | (part == NEWLINE)) + at for at, part in parts]
         end = np.concatenate(found)
         last = np.flatnonzero(data[end] == NEWLINE)  # the last cell of each line
         start = np.empty_like(end)

@@ -387,10 +387,7 @@ def _ranges(
 def _without(
     spans: list[tuple[int, int]], reserved: tuple[tuple[int, int], ...], *, points: bool = False
 ) -> list[tuple[int, int]]:
-    """Return address ranges less the reserved ones, which are ascending.
-
-    With `points` also those of no bytes, between a reserved one and the end of a range.
-    """
+    """Return ranges less the `reserved` ones, which ascend; with `points` empty ones, too."""
     free = []
     for low, high in spans:
         for begin, end in reserved:
@@ -461,22 +458,18 @@ def _pieces(instance: LmemPacking, block: Array) -> tuple[Array, Array, Array, A
         several = np.bincount(block)[columns[:, 0]] > 1
         merged = np.array(_union(columns[several].tolist()), dtype=np.int64).reshape(-1, 5)
         columns = np.concatenate([columns[~several], merged])
-    if empty:
+    if empty:  # most searches want a piece of each block
         columns = np.concatenate([columns, _of_no_bytes(instance, block, columns)])
     first, second, third, fourth, fifth = (np.ascontiguousarray(row) for row in columns.T)
     return first, second, third, fourth, fifth
 
 
 def _of_no_bytes(instance: LmemPacking, block: Array, pieces: Array) -> Array:
-    """Return a piece for each block of no bytes, alone, one after the other, after all `pieces`.
-
-    So it meets nothing, and has a piece, as most searches want of a block.
-    """
+    """Return a piece for each block of no bytes, alone, one after the other, after all `pieces`."""
     nothing = np.setdiff1d(block, block[instance.size > 0])
-    found = np.zeros((len(nothing), 5), dtype=np.int64)
     begin = pieces[:, 2].max(initial=instance.start.min()) + np.arange(len(nothing))
-    found[:, 0], found[:, 1], found[:, 2] = nothing, begin, begin + 1
-    return found
+    zero = np.zeros_like(begin)
+    return np.stack([nothing, begin, begin + 1, zero, zero], axis=1)
 
 
 def _between_gaps(instance: LmemPacking, block: Array) -> Array:
@@ -486,11 +479,7 @@ def _between_gaps(instance: LmemPacking, block: Array) -> Array:
     for gap in instance.gaps:
         gaps.setdefault(gap.buffer, []).append((gap.start, gap.end, gap.low, gap.high))
     for buffer, found in gaps.items():
-        at, now, nbytes = (
-            int(block[buffer]),
-            int(instance.start[buffer]),
-            int(instance.size[buffer]),
-        )
+        at, now, nbytes = (int(of[buffer]) for of in (block, instance.start, instance.size))
         for begin, stop, low, high in sorted(found):
             pieces.append((at, now, begin, 0, nbytes))
             pieces.append((at, begin, stop, low, high))
