@@ -337,10 +337,10 @@ def _start(
 
 
 def pack(
-    sizes: ArrayLike,
-    starts: ArrayLike,
-    ends: ArrayLike,
-    capacity: int | None = None,
+    size: ArrayLike,
+    start: ArrayLike | None = None,
+    end: ArrayLike | None = None,
+    capacity: int | str | None = None,
     *,
     alignment: ArrayLike | None = None,
     **options: Any,
@@ -349,9 +349,10 @@ def pack(
 
     Parameters
     ----------
-    sizes, starts, ends : array_like of int, shape (n,)
-        Bytes, and lifetimes [start, end).
-    capacity : int, optional
+    size, start, end : array_like of int, shape (n,)
+        Bytes, and lifetimes [start, end); leave these out with ``conflicts``.  Here and below,
+        bytes may be texts: "12KiB".
+    capacity : int or str, optional
         Any placement that fits will do; without one the highest address used is minimised.
     alignment : int or array_like of int, optional
         Offsets are multiples of this.
@@ -381,28 +382,23 @@ def pack(
 
     rest = {name: value for name, value in options.items() if name in KEYWORDS}
     fields = {name: value for name, value in options.items() if name not in KEYWORDS}
-    unknown = sorted(set(fields) - set(inspect.signature(LmemPacking.from_arrays).parameters))
+    known = inspect.signature(LmemPacking.from_arrays).parameters
+    unknown = sorted(set(fields) - set(known))
     if unknown:
         raise InputError(
             "is no option of solve and no field of a packing",
             field=unknown[0],
-            remedy="see the help of stagepack.pack",
+            remedy=suggest(unknown[0], [*known, *KEYWORDS]),
         )
-    try:
-        instance = LmemPacking.from_arrays(
-            sizes,
-            starts,
-            ends,
-            capacity=capacity,
-            alignment=alignment,
-            objective=rest.pop("objective", None),
-            **fields,
-        )
-    except InputError as error:  # which names fields of a packing
-        error.field = {"size": "sizes", "start": "starts", "end": "ends"}.get(
-            error.field, error.field
-        )
-        raise
+    instance = LmemPacking.from_arrays(
+        size,
+        start,
+        end,
+        capacity=capacity,
+        alignment=alignment,
+        objective=rest.pop("objective", None),
+        **fields,
+    )
     result: Result[PackingSolution] = solve(instance, **rest)
     return (None if result.solution is None else result.solution.offsets), result
 

@@ -34,6 +34,7 @@ FEATURES = (
     "circular",
     "conflicts",
     "banks",
+    "no-bytes",
 )
 """Options of an instance that a random one may have; the objective is chosen apart."""
 
@@ -76,6 +77,8 @@ def random_packing(
     n = int(rng.integers(3, 8 if objective is Objective.PEAK else 6)) if n is None else n
     scale = int(rng.choice([1, 1, 2, 3]))
     size = rng.integers(1, 6, n) * scale
+    if "no-bytes" in features:
+        size *= rng.random(n) < rng.choice([0, 0.5, 0.8], p=[0.1, 0.6, 0.3])
     given: dict[str, Any] = {"objective": objective, "size": size}
     given |= _times(rng, n, features)
     if "alignment" in features:

@@ -170,7 +170,7 @@ def read_all(
             possible = known.FORMATS if chosen is None else (chosen,)
             if not any(other.binary and other.sniff(data) for other in possible):
                 _refuse_bytes(file.name, chosen)
-        chosen = chosen or known.by_content(data)
+        chosen = chosen or known.by_content(data, columns=bool(context.get("columns")))
         found = chosen.kind_of(data, kind)
         reader = chosen.reader
         parse = getattr(reader, "PARSERS", {}).get(found, reader.parse)

@@ -21,10 +21,16 @@ from stagepack.kinds import KINDS
 BUFFERS = ("id", "lower", "upper", "size", "alignment", "hint", "gaps", "offset")
 """Columns of a table of buffers."""
 BUFFER_ALIASES = {
-    "name": "id", "buffer": "id", "buffer_id": "id", "tensor": "id", "start": "lower",
-    "begin": "lower", "first": "lower", "end": "upper", "last": "upper", "bytes": "size",
-    "align": "alignment",
-}  # fmt: skip
+    alias: name
+    for name, aliases in {
+        "id": "name buffer buffer_id buffer_name tensor tensor_id tensor_name",
+        "lower": "start start_time begin first first_op first_use lifetime_start alloc alloc_time",
+        "upper": "end last last_op last_use",
+        "size": "bytes nbytes num_bytes size_bytes",
+        "alignment": "align",
+    }.items()
+    for alias in aliases.split()
+}
 """Other names of these columns."""
 FORWARD = {"time": "forward", "cycles": "forward", "forward_time": "forward", "fwd": "forward"}
 """Other names of the column of a table of layers that every such table has."""
@@ -217,11 +223,34 @@ def is_megatron_layout(data: bytes) -> bool:
 
 
 def is_minimalloc(data: bytes) -> bool:
-    """Whether the first line of `data` looks like a header: two names of columns or more."""
-    line = data[:4096].lstrip().partition(b"\n")[0]
-    names = {name.strip().lower() for name in line.split(b",")}
-    known = {name.encode() for name in (*BUFFERS, *BUFFER_ALIASES)}
-    return len(names & known) > 1
+    """Whether the first line of `data` names two columns of buffers or more, or is all numbers."""
+    apart, names = table_head(data)
+    known = {name for name in names if name in BUFFERS or name in BUFFER_ALIASES}
+    if apart == " ":  # any text has words
+        times = {BUFFER_ALIASES.get(name, name) for name in known} & {"lower", "upper", "size"}
+        known = times if all(map(str.isidentifier, names)) else set()
+    numbers = len(names) > 2 and has_no_header(names)
+    return numbers or (len(known) > 1 and not is_layer_table(data))
+
+
+def table_head(data: bytes) -> tuple[str, list[str]]:
+    """Return what is between the cells of a table (" ": any blanks), and those of its first line.
+
+    They are in lower case, without quotes, and words are joined by underscores.
+    """
+    line = data[:4096].lstrip().partition(b"\n")[0].decode(errors="replace")
+    apart = next((mark for mark in ",;\t" if mark in line), " ")
+    return apart, list(map(column_name, line.split(None if apart == " " else apart)))
+
+
+def column_name(cell: str) -> str:
+    """Return the name of a column as it is looked up: ``Tensor Name`` is tensor_name."""
+    return re.sub(r"\s+|(?<=[a-z])-", "_", cell.strip(" \t\r\"'").lower())
+
+
+def has_no_header(names: Sequence[str]) -> bool:
+    """Whether what should be the names of columns are numbers."""
+    return all(name.lstrip("-").isdigit() for name in names)
 
 
 def is_onnx(data: bytes) -> bool:
@@ -431,8 +460,8 @@ def by_name(name: str) -> Format:
     )
 
 
-def by_content(data: bytes) -> Format:
-    """Return the format that `data` is written in.
+def by_content(data: bytes, *, columns: bool = False) -> Format:
+    """Return the format that `data` is written in; with `columns` named, the rest is buffers.
 
     JSON that says its problem is native, whatever else it looks like; so is JSON that nothing
     recognises, and then told what it lacks.
@@ -444,6 +473,8 @@ def by_content(data: bytes) -> Format:
         return NATIVE
     if len(found) == 1:
         return found[0]
+    if columns and not found:
+        return by_name("minimalloc")
     if found:
         raise InputError(
             "could be " + " or ".join(known.name for known in found),
@@ -455,10 +486,11 @@ def by_content(data: bytes) -> Format:
     first = data[:4096].partition(b"\n")[0]
     if any(separator in first for separator in (b",", b";", b"\t")):
         # What to write comes first: whoever has a table of his own will rename its columns.
-        apart = "" if b"," in first else ", separated by commas"
+        names = ", ".join(table_head(data)[1])
         known = (
-            "a table of buffers begins with the columns id,lower,upper,size, one of layers with "
-            f"name,forward,backward,parameters,output{apart}; {known}"
+            "a table of buffers begins with the columns id,lower,upper,size, or say which they "
+            f"are: --columns lower=NAME,upper=NAME,size=NAME, out of {names[:200]}; one of layers "
+            f"with name,forward,backward,parameters,output, separated by commas; {known}"
         )
     elif b"Accelerator configuration" in data:
         known = "Vela prints what can be read with --verbose-allocation"

@@ -96,7 +96,9 @@ def test_solve(buffers: Path, tmp_path: Path) -> None:
     out, offsets = tmp_path / "result.json", tmp_path / "offsets.csv"
     done = run("solve", buffers, "-o", out, "--offsets", offsets)
     assert done.returncode == 0, done.stderr
-    for words in ("5 buffers, capacity 12 bytes, fit", "OPTIMAL", "objective (fit) 12 bytes"):
+    head = "input: 5 buffers alive in [lower, upper), capacity 12 bytes, fit"
+    assert done.stdout.splitlines()[0] == head
+    for words in ("OPTIMAL", "objective (fit) 12 bytes"):
         assert words in done.stdout
     assert offsets.read_text().splitlines()[0] == "id,lower,upper,size,offset"
     assert run("check", buffers, out).returncode == 0

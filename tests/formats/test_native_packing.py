@@ -216,7 +216,7 @@ BAD: list[tuple[Any, str, str]] = [
     (altered(banks={"count": 1, "nbytes": 8, "pairs": [["input", "x"]]}), "banks.pairs[0][1]",
      "'x' is no buffer"),
     (altered(memories=[{"name": "m", "cost": -1}]), "memories[0].cost", "is -1"),
-    (buffer(0, size=0), "buffers[0].size", "is 0"),
+    (buffer(0, size=-1), "buffers[0].size", "is -1"),
     (buffer(0, size=1.5), "buffers[0].size", "is 1.5"),
     (buffer(0, size=...), "buffers[0].size", "is missing"),
     (buffer(0, sise=4), "buffers[0].sise", "did you mean size?"),

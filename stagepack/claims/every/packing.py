@@ -77,9 +77,10 @@ def _blocks(n: int, groups: Sequence[Sequence[int]]) -> list[list[int]]:
 
 def _meets(instance: PackingData) -> set[tuple[int, int]]:
     """Return the pairs of buffers that are in use together."""
-    n = instance.n
+    n, held = instance.n, (instance.size > 0).tolist()
     if instance.conflicts is not None:
-        return {pair for i, j in instance.conflicts.tolist() for pair in ((i, j), (j, i))}
+        graph = [(i, j) for i, j in instance.conflicts.tolist() if held[i] and held[j]]
+        return {pair for i, j in graph for pair in ((i, j), (j, i))}
     lives = zip(instance.start.tolist(), instance.end.tolist(), strict=True)
     pieces = [[life] for life in lives]
     for gap in instance.gaps:
@@ -93,7 +94,7 @@ def _meets(instance: PackingData) -> set[tuple[int, int]]:
     turns = [0] if instance.period is None else [-instance.period, 0, instance.period]
     return {
         (i, j)
-        for i, j in itertools.permutations(range(n), 2)
+        for i, j in itertools.permutations(itertools.compress(range(n), held), 2)
         for (a, b), (c, d), turn in itertools.product(pieces[i], pieces[j], turns)
         if a + turn < d and c < b + turn
     }

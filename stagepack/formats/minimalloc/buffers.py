@@ -1,10 +1,12 @@
 """Buffers as CSV, the format of *MiniMalloc* (github.com/google/minimalloc) and its kin.
 
 A header names the columns, in any order: ``id``, ``lower`` and ``upper`` (the lifetime, upper
-exclusive), ``size``, and where needed ``alignment``, ``hint``, ``gaps`` and ``offset``.  Aliases:
-``start``, ``begin`` and ``first`` for lower, ``name``, ``buffer``, ``buffer_id`` and ``tensor`` for
-id, ``bytes`` for size, ``align`` for alignment, and ``end`` and ``last`` for upper.  These two are
-*inclusive* (``end`` as in MiniMalloc): the lifetime, and the ends of gaps, are one longer.
+exclusive), ``size``, and where needed ``alignment``, ``hint``, ``gaps`` and ``offset``; see
+:data:`.known.BUFFER_ALIASES` for other names of these.  ``end`` (as in MiniMalloc) and those with
+``last`` are *inclusive*: the lifetime, and the ends of gaps, are one longer.  Names that leave
+this open (``free``) are asked for, as is any name that is not known: ``columns`` says which is
+which, and leaves out the others; where there is no header, by numbers from 1.  Cells are separated
+by commas, semicolons, tabs or blanks.
 
 Gaps are separated by spaces: ``a-b`` (dead in [a, b)) or ``a-b@w0:w1`` (in [a, b) only the bytes
 [w0, w1) of the buffer are in use).  An ``offset`` is a placement: a hint, unless it is said
@@ -19,15 +21,24 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from stagepack import files
-from stagepack.errors import InputError, suggest
-from stagepack.formats.known import BUFFER_ALIASES, BUFFERS, is_minimalloc, stem_of
+from stagepack.errors import InputError
+from stagepack.formats.known import (
+    BUFFER_ALIASES,
+    BUFFERS,
+    column_name,
+    has_no_header,
+    is_minimalloc,
+    stem_of,
+    table_head,
+)
 from stagepack.instances.base import require_instance
 from stagepack.instances.documents import strict
 from stagepack.instances.documents.cells import Cells
@@ -37,8 +48,11 @@ from stagepack.instances.packing.native import GIVEN
 from stagepack.instances.profile import Array
 from stagepack.instances.words import LARGEST, Words
 
-NEEDED = ("id", "lower", "upper", "size")
-INCLUSIVE = ("end", "last")
+NEEDED = ("lower", "upper", "size")
+INCLUSIVE = ("end", "last", "last_op", "last_use")
+OPEN = ("free", "stop", "death", "end_time", "lifetime_end")
+"""Names of columns that do not tell whether the lifetime includes its end."""
+
 GAP = re.compile(r"(-?[0-9]{1,19})-(-?[0-9]{1,19})(?:@([0-9]{1,19}):([0-9]{1,19}))?")
 NAMED = re.compile(r"(.+)\.([0-9]{1,19})\.[^.]*")
 
@@ -55,13 +69,14 @@ class Table:
     hint: Array | None
     offset: Array | None
     gaps: list[tuple[int, int, int, int, int]]
+    lifetimes: str
 
 
-def _read_table(data: bytes) -> Table:
-    """Return the columns of a file."""
+def _read_table(data: bytes, columns: str = "") -> Table:
+    """Return the columns of a file; `columns` says which is which."""
     strict.text(data)
-    cells = Cells.of(data)
-    at, inclusive = _header(cells.names)
+    cells = _cells(data)
+    at, inclusive = _header(cells.names, _mapping(columns))
     if not len(cells):
         raise InputError("no buffers", remedy="give a line for each buffer below the header")
 
@@ -72,7 +87,7 @@ def _read_table(data: bytes) -> Table:
     end = cells.integers(at["upper"]) + inclusive
     alignment = column("alignment", empty=1)
     hint, offset = column("hint", empty=-1), column("offset", empty=-1)
-    cells.require(size >= 1, at["size"], lambda i: f"is {size[i]}", "give at least 1 byte")
+    cells.require(size >= 0, at["size"], lambda i: f"is {size[i]}", "give a number of bytes")
     cells.require(
         end > start,
         at["upper"],
@@ -89,41 +104,111 @@ def _read_table(data: bytes) -> Table:
         column_of = at["gaps"]
         for row in np.flatnonzero(cells.end[:, column_of] > cells.start[:, column_of]).tolist():
             gaps += _gaps(cells, row, column_of, inclusive, (start, end, size))
-    return Table(_ids(cells, at["id"]), size, start, end, alignment, hint, offset, gaps)
+    ids = _ids(cells, at["id"]) if "id" in at else None
+    ends = (cells.names[at["lower"]], cells.names[at["upper"]])
+    begin, stop = (f"column {end}" if has_no_header([end]) else end for end in ends)
+    lifetimes = f"from {begin} to {stop} (included)" if inclusive else f"in [{begin}, {stop})"
+    return Table(ids, size, start, end, alignment, hint, offset, gaps, lifetimes)
+
+
+def _cells(data: bytes) -> Cells:
+    """Return the cells of a table; columns without a header are named by numbers from 1."""
+    apart, names = table_head(data)
+    if apart == " ":
+        data, apart = re.sub(rb"[ \t]+", b"\t", re.sub(rb"(?m)^[ \t]+|[ \t\r]+$", b"", data)), "\t"
+    if not has_no_header(names):
+        return Cells.of(data, apart)
+    numbers = apart.join(map(str, range(1, len(names) + 1)))
+    cells = Cells.of(f"{numbers}\n".encode() + data, apart)
+    return replace(cells, line=cells.line - 1)
 
 
 def _require_least(cells: Cells, column: int, values: Array, least: int) -> None:
     cells.require(values >= least, column, lambda i: f"is {values[i]}", f"give at least {least}")
 
 
-def _header(names: tuple[str, ...]) -> tuple[dict[str, int], int]:
-    """Return where each column is, and what to add to ends: 1 when they are inclusive."""
+def _mapping(columns: str) -> dict[str, str]:
+    """Return which column is which: the names in a file by what they are, as ``last``."""
+    roles = [name for name in (*BUFFERS, *BUFFER_ALIASES) if name != "end"]
+    found = {}
+    for part in filter(None, columns.split(",")):
+        role, equals, name = (word.strip().lower() for word in part.partition("="))
+        if role not in roles or not equals:
+            raise InputError(
+                f"{part[:40]!r} is no role=name",
+                field="columns",
+                remedy="write size=bytes,lower=first,upper=free, or last=free where the end is "
+                f"included; roles are last, {', '.join(BUFFERS)}",
+            )
+        found[role] = name
+    return found
+
+
+def _header(names: tuple[str, ...], said: dict[str, str]) -> tuple[dict[str, int], int]:
+    """Return where each column is, and what to add to ends: 1 when they are inclusive.
+
+    What is `said` comes first; then columns are known by their names, and others left out.
+    """
+    looked_up = list(map(column_name, names))
     at: dict[str, int] = {}
-    for position, given in enumerate(names):
-        name = BUFFER_ALIASES.get(given, given)
-        if given.lstrip("-").isdigit():
+    told: dict[str, str] = {}  # by what name: whether ends are inclusive
+    unknown = []
+    for role, name in said.items():
+        if name not in names:
             raise InputError(
-                f"begins with the number {given[:40]}: it has no header",
-                field="line 1",
-                remedy="begin the file with id,lower,upper,size",
+                f"{name[:40]!r} is no column of the file",
+                field="columns",
+                remedy=f"there are {', '.join(names)[:200]}",
             )
+        own = BUFFER_ALIASES.get(role, role)
+        at[own], told[own] = names.index(name), role
+    for position, (given, alias) in enumerate(zip(names, looked_up, strict=True)):
+        name = BUFFER_ALIASES.get(alias, alias)
+        if position in at.values() or (said and (name in told or name not in BUFFERS)):
+            continue
         if name not in BUFFERS:
-            raise InputError(
-                f"unknown column {given[:40]!r}",
-                field="line 1",
-                remedy=suggest(given[:40], [*BUFFERS, *BUFFER_ALIASES]),
-            )
-        if name in at:
+            unknown.append(given)
+        elif name in at:
             raise InputError(
                 f"columns {names[at[name]]} and {given} are the same",
                 field="line 1",
                 remedy="leave one out",
             )
-        at[name] = position
-    for name in NEEDED:
-        if name not in at:
-            raise InputError(f"column {name} is missing", field="line 1", remedy="add it")
-    return at, int(names[at["upper"]] in INCLUSIVE)
+        else:
+            at[name], told[name] = position, alias
+    missing = [name for name in NEEDED if name not in at]
+    if unknown or missing:
+        raise _unlike(names, at, unknown, missing)
+    return at, int(told["upper"] in INCLUSIVE)
+
+
+def _unlike(
+    names: tuple[str, ...], at: dict[str, int], unknown: list[str], missing: list[str]
+) -> InputError:
+    """Return what is not known of a header, all at once, and the option that says it."""
+    headless = has_no_header(names)
+    left, guessed = list(unknown), []
+    for number, role in enumerate(("id", *NEEDED), start=len(names) - 3):
+        words = [role, *(alias for alias, name in BUFFER_ALIASES.items() if name == role)]
+        words += OPEN if role == "upper" else ()
+        near = next((u for u in left if get_close_matches(column_name(u), words, 1, 0.7)), None)
+        if role in at:
+            near = names[at[role]]
+        elif near is not None:
+            left.remove(near)
+        elif headless:  # as most tables have them
+            near = str(number) if number >= 1 and len(names) < 5 else None
+        if near is not None or role != "id":
+            inclusive = role == "upper" and near is not None and ("last" in near or near == "end")
+            guessed.append(f"{'last' if inclusive else role}={near or 'NAME'}")
+    told = {"unknown": unknown, "missing": missing}
+    problem = " and ".join(f"{what}: {', '.join(some)}" for what, some in told.items() if some)
+    return InputError(
+        f"{len(names)} columns of numbers and no header" if headless else problem,
+        field="line 1",
+        remedy=f"say which column is which, and leave out the others: --columns {','.join(guessed)}"
+        + (" (last=NAME if the lifetime includes its end)" if "upper" in missing else ""),
+    )
 
 
 def _ids(cells: Cells, column: int) -> tuple[str, ...] | None:
@@ -186,7 +271,7 @@ def _gaps(
 
 def parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
     """Return the one instance of a file, its name and capacity from the file's name."""
-    table = _read_table(data)
+    table = _read_table(data, given.get("columns", ""))
     chosen = [name for name in ("fixed", "previous") if given.get(name)]
     if len(chosen) == 2:
         raise InputError(
@@ -216,6 +301,7 @@ def parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
             objective=given.get("objective"),
             name=name,
             source=file,
+            lifetimes=table.lifetimes,
         )
     ]
 
@@ -392,4 +478,4 @@ def _csv(instance: LmemPacking, more: dict[str, Iterable[object]]) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-CONTEXTS = {KIND: GIVEN | {"fixed", "previous"}}
+CONTEXTS = {KIND: GIVEN | {"columns", "fixed", "previous"}}

@@ -337,15 +337,14 @@ class Frame:
     @cached_property
     def bank_pairs(self) -> dict[tuple[Item, Item], int]:
         """How many pairs of buffers are ((block, size), (block, size)), of different blocks."""
-        assert self.instance.banks is not None
         block, size = self.blocks.block, self.instance.size // self.unit
         order = np.lexsort((size, block))
         items = np.stack([block[order], size[order]], axis=1)
         new = np.append(True, (np.diff(items, axis=0) != 0).any(axis=1))
         number = np.empty(len(order), dtype=np.int64)
         number[order] = np.cumsum(new) - 1
-        ends = np.sort(number[self.instance.banks.pairs], axis=1)
-        apart = (np.diff(block[self.instance.banks.pairs]) != 0).ravel()
+        ends = np.sort(number[self.instance.bank_pairs], axis=1)
+        apart = (np.diff(block[self.instance.bank_pairs]) != 0).ravel()
         codes, count = np.unique(ends[apart] @ [len(order), 1], return_counts=True)
         item = [(i, units) for i, units in items[new].tolist()]
         one, other = np.divmod(codes, len(order))
@@ -360,8 +359,7 @@ class Frame:
     @property
     def certain_conflicts(self) -> int:
         """Pairs of buffers with one offset: they share a bank wherever they are."""
-        assert self.instance.banks is not None
-        return len(self.instance.banks.pairs) - sum(self.bank_pairs.values())
+        return len(self.instance.bank_pairs) - sum(self.bank_pairs.values())
 
     @cached_property
     def bank_cliques(self) -> list[list[Item]]:

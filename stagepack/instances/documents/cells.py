@@ -1,7 +1,7 @@
-"""Reads comma-separated tables into arrays, a million lines per second.
+"""Reads tables of separated cells into arrays, a million lines per second.
 
 Separators are located in all bytes at once.  A column of integers is converted eight digits at a
-time over all lines.  Cells are never quoted: a comma always ends a cell.
+time over all lines.  Cells are never quoted: a separator always ends a cell.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from stagepack.errors import InputError
 from stagepack.instances.profile import Array
 from stagepack.instances.words import LARGEST
 
-COMMA, NEWLINE, MINUS, ZERO = b",\n-0"
+NEWLINE, MINUS, ZERO = b"\n-0"
 BLANKS = b" \t\r"
 MOST_DIGITS = 19  # such numbers fit 64 bits
 
@@ -53,12 +53,13 @@ class Cells:
     line: Array
 
     @classmethod
-    def of(cls, content: bytes) -> Cells:
+    def of(cls, content: bytes, separator: str = ",") -> Cells:
         """Find the cells of a table, whose lines all must have as many as the header."""
         content += bytes(WORD) if content.endswith(b"\n") else b"\n" + bytes(WORD)
         data = np.frombuffer(content, dtype=np.uint8)
+        mark = ord(separator)
         parts = ((at, data[at : at + AT_ONCE]) for at in range(0, len(data), AT_ONCE))
-        found = [np.flatnonzero((part == COMMA) | (part == NEWLINE)) + at for at, part in parts]
+        found = [np.flatnonzero((part == mark) | (part == NEWLINE)) + at for at, part in parts]
         end = np.concatenate(found)
         last = np.flatnonzero(data[end] == NEWLINE)  # the last cell of each line
         start = np.empty_like(end)
@@ -78,7 +79,7 @@ class Cells:
             raise InputError(
                 f"has {count[at]} cells, the header {columns}",
                 field=f"line {at + 1}",
-                remedy="separate the cells by commas, one for each column",
+                remedy="give a cell for each column, and nothing between but what is in line 1",
             )
         if not filled.all():
             kept = np.repeat(filled, count)

@@ -229,7 +229,7 @@ class Blocks:
         load = np.zeros(self.sections + 1, dtype=np.int64)
         np.add.at(load, self.first, size[owner])
         np.add.at(load, self.end, -size[owner])
-        unit = math.gcd(int(np.gcd.reduce(size)), *self.range_low.tolist())
+        unit = math.gcd(int(np.gcd.reduce(size)), *self.range_low.tolist()) or 1
         return replace(self, size=size, high=size[owner], load=np.cumsum(load)[:-1], unit=unit)
 
     def expand(self, offsets: Array) -> Array:
@@ -270,7 +270,8 @@ def _sharing(instance: LmemPacking, block: Array) -> Array:
 
     Members that are no in-place pairs must not meet at equal offsets.
     """
-    pairs = block[np.array(instance.in_place, dtype=np.int64).reshape(-1, 2)]
+    pairs = np.array(instance.in_place, dtype=np.int64).reshape(-1, 2)
+    pairs = block[pairs[(instance.size[pairs] > 0).all(axis=1)]]
     pairs = np.unique(np.sort(pairs[pairs[:, 0] != pairs[:, 1]], axis=1), axis=0)
     if not len(pairs) or not instance.colocated:
         return pairs
@@ -327,8 +328,9 @@ def _unit(instance: LmemPacking, alignment: Array, low: Array) -> int:
 def aligned_unit(unit: int, alignment: Array) -> int:
     """Return the unit of offsets made of multiples of `unit`, rounded up to alignments.
 
-    It divides `unit`, and each alignment divides it or is a multiple of it.
+    It divides `unit` (0: is 1), and each alignment divides it or is a multiple of it.
     """
+    unit = unit or 1  # of no bytes at all
     while True:  # an alignment that divided the unit may not divide a smaller one
         finer = alignment[(unit % alignment != 0) & (alignment % unit != 0)]
         if not len(finer):
@@ -345,14 +347,14 @@ def _ranges(
     for item in instance.allowed:
         given.setdefault(item.buffer, []).append((item.low, item.high))
     alone = np.bincount(block, minlength=b)[block] == 1
-    free_to_go = alone & (instance.fixed < 0) & bool(instance.reserved)
+    free_to_go = alone & (instance.fixed < 0) & (instance.size > 0) & bool(instance.reserved)
     free_to_go[list(given)] = False
     everywhere = np.flatnonzero(~free_to_go).tolist() if instance.reserved else sorted(given)
     places: dict[int, list[tuple[int, int]]] = {}
     for buffer in everywhere:
         nbytes, at = int(instance.size[buffer]), int(block[buffer])
         spans = sorted(given.get(buffer, [(0, 2**62)]))
-        free = _without(spans, instance.reserved)
+        free = _without(spans, instance.reserved, points=not nbytes)
         starts = _joined([(low, high - nbytes) for low, high in free if high - nbytes >= low])
         places[at] = _common(places[at], starts) if at in places else starts
     for at in np.flatnonzero(fixed >= 0).tolist():
@@ -361,7 +363,7 @@ def _ranges(
     count = np.zeros(b, dtype=np.int64)
     rows: dict[int, list[tuple[int, int]]] = {}
     for at, found in places.items():
-        span = found or [(0, -int(size[at]))]  # nowhere: a range of no bytes
+        span = found or [(0, -int(size[at]) - 1)]  # nowhere: a range of less than no bytes
         rows[at] = [(begin, min(last + int(size[at]), 2**62)) for begin, last in span]
         count[at] = len(span)
     holes = _without([(0, 2**62)], instance.reserved)
@@ -383,17 +385,17 @@ def _ranges(
 
 
 def _without(
-    spans: list[tuple[int, int]], reserved: tuple[tuple[int, int], ...]
+    spans: list[tuple[int, int]], reserved: tuple[tuple[int, int], ...], *, points: bool = False
 ) -> list[tuple[int, int]]:
-    """Return address ranges less the reserved ones, which are ascending."""
+    """Return ranges less the `reserved` ones, which ascend; with `points` empty ones, too."""
     free = []
     for low, high in spans:
         for begin, end in reserved:
             if begin < high and end > low:
-                if begin > low:
+                if begin + points > low:
                     free.append((low, begin))
                 low = end
-        if low < high:
+        if low < high + points:
             free.append((low, high))
     return free
 
@@ -440,7 +442,8 @@ def _timed(
 
 def _pieces(instance: LmemPacking, block: Array) -> tuple[Array, Array, Array, Array, Array]:
     """Return pieces: block, [start, stop) in time, [low, high) above the offset."""
-    if not (instance.gaps or instance.colocated or instance.period is not None):
+    empty = bool((instance.size == 0).any())
+    if not (instance.gaps or instance.colocated or instance.period is not None or empty):
         zero = np.zeros(instance.n, dtype=np.int64)
         return block, instance.start, instance.end, zero, instance.size
     rows = [block, instance.start, instance.end, np.zeros(instance.n, dtype=np.int64)]
@@ -448,15 +451,25 @@ def _pieces(instance: LmemPacking, block: Array) -> tuple[Array, Array, Array, A
     if instance.gaps:
         held = np.unique([gap.buffer for gap in instance.gaps])
         columns = np.concatenate([np.delete(columns, held, axis=0), _between_gaps(instance, block)])
-        columns = columns[(columns[:, 1] < columns[:, 2]) & (columns[:, 3] < columns[:, 4])]
+    columns = columns[(columns[:, 1] < columns[:, 2]) & (columns[:, 3] < columns[:, 4])]
     if instance.period is not None:
         columns = _turns(columns, instance.period)
     if instance.colocated:
         several = np.bincount(block)[columns[:, 0]] > 1
         merged = np.array(_union(columns[several].tolist()), dtype=np.int64).reshape(-1, 5)
         columns = np.concatenate([columns[~several], merged])
+    if empty:  # most searches want a piece of each block
+        columns = np.concatenate([columns, _of_no_bytes(instance, block, columns)])
     first, second, third, fourth, fifth = (np.ascontiguousarray(row) for row in columns.T)
     return first, second, third, fourth, fifth
+
+
+def _of_no_bytes(instance: LmemPacking, block: Array, pieces: Array) -> Array:
+    """Return a piece for each block of no bytes, alone, one after the other, after all `pieces`."""
+    nothing = np.setdiff1d(block, block[instance.size > 0])
+    begin = pieces[:, 2].max(initial=instance.start.min()) + np.arange(len(nothing))
+    zero = np.zeros_like(begin)
+    return np.stack([nothing, begin, begin + 1, zero, zero], axis=1)
 
 
 def _between_gaps(instance: LmemPacking, block: Array) -> Array:
@@ -466,11 +479,7 @@ def _between_gaps(instance: LmemPacking, block: Array) -> Array:
     for gap in instance.gaps:
         gaps.setdefault(gap.buffer, []).append((gap.start, gap.end, gap.low, gap.high))
     for buffer, found in gaps.items():
-        at, now, nbytes = (
-            int(block[buffer]),
-            int(instance.start[buffer]),
-            int(instance.size[buffer]),
-        )
+        at, now, nbytes = (int(of[buffer]) for of in (block, instance.start, instance.size))
         for begin, stop, low, high in sorted(found):
             pieces.append((at, now, begin, 0, nbytes))
             pieces.append((at, begin, stop, low, high))

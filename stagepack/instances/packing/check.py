@@ -68,7 +68,7 @@ def measure(instance: PackingData, solution: PackingSolution) -> Measure:
     peaks: tuple[int, ...] = ()
     if instance.banks is not None:
         low, high = offsets // instance.banks.nbytes, (tops - 1) // instance.banks.nbytes
-        i, j = instance.banks.pairs.T
+        i, j = instance.bank_pairs.T
         conflicts = int(((low[i] <= high[j]) & (low[j] <= high[i])).sum())
     if (instance.previous >= 0).any():
         gone = (instance.previous >= 0) & (instance.previous != offsets)
@@ -293,7 +293,8 @@ def _in_conflict(pairs: Array, low: Array, top: Array) -> Array:
     for begin in range(0, len(pairs), PART):  # so that what is made of them stays in the cache
         part = pairs[begin : begin + PART]
         i, j = part.T
-        found.append(part[(low[i] < top[j]) & (low[j] < top[i])])
+        meet = np.maximum(low[i], low[j]) < np.minimum(top[i], top[j])  # in a byte at least
+        found.append(part[meet])
     return np.concatenate(found)
 
 
@@ -320,6 +321,9 @@ def _rectangles(instance: PackingData, offsets: Array) -> tuple[Array, ...]:
             np.concatenate([row, column])
             for row, column in zip(rows, more.reshape(-1, 5).T, strict=True)
         ]
+    if (instance.size == 0).any():  # what holds no bytes is nowhere
+        used = rows[3] < rows[4]
+        rows = [row[used] for row in rows]
     if instance.period is not None:
         buffer, start, end, low, high = rows
         start, end = start.copy(), end.copy()

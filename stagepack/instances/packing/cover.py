@@ -35,6 +35,7 @@ def covered(
     assert instance.conflicts is not None
     n, pairs = instance.n, instance.conflicts
     apart = block[pairs[:, 0]] != block[pairs[:, 1]]
+    apart &= (instance.size[pairs] > 0).all(axis=1)  # no bytes meet nothing
     pairs = pairs if apart.all() else pairs[apart]
     keep_going()
     one, other = pairs.T

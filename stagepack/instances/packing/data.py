@@ -105,6 +105,7 @@ class PackingData:
     hint: Array
     objective: Objective = Objective.PEAK
     source: str = field(default="", compare=False)
+    lifetimes: str = field(default="", compare=False)
 
     kind = KIND
     tolerance = 0.0
@@ -128,6 +129,12 @@ class PackingData:
     def goal(self) -> int | None:
         """An objective value that is good enough: the capacity, when all must only fit."""
         return self.capacity if self.objective is Objective.FIT else None
+
+    @cached_property
+    def bank_pairs(self) -> Array:
+        """The pairs of buffers that should not share a bank; one of no bytes touches none."""
+        pairs = np.zeros((0, 2), dtype=np.int64) if self.banks is None else self.banks.pairs
+        return np.asarray(pairs[(self.size[pairs] > 0).all(axis=1)])
 
     @cached_property
     def conflict_weight(self) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances import clusters
-from stagepack.instances.arrays import Given, integer, integers, names
+from stagepack.instances.arrays import Given, in_bytes, integer, integers, names
 from stagepack.instances.base import Answered, Rules, require_instance
 from stagepack.instances.packing import profiled, validate
 from stagepack.instances.packing.check import Measure, check, evaluate, shape
@@ -25,7 +25,7 @@ from stagepack.instances.packing.data import (
     PackingSolution,
 )
 from stagepack.instances.packing.problem import KIND, Objective
-from stagepack.instances.profile import Cluster, ModelProfile
+from stagepack.instances.profile import Array, Cluster, ModelProfile
 from stagepack.instances.words import Words, member
 from stagepack.result import Result
 
@@ -48,29 +48,33 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
         ids: Sequence[str] | None = None,
         period: int | None = None,
         conflicts: Given = None,
-        capacity: int | None = None,
+        capacity: int | str | None = None,
         alignment: Given = None,
-        gaps: Iterable[Gap | tuple[int, ...]] = (),
+        gaps: Iterable[Gap | tuple[int | str, ...]] = (),
         fixed: Given = None,
-        allowed: Iterable[Allowed | tuple[int, int, int]] = (),
-        reserved: Iterable[tuple[int, int]] = (),
+        allowed: Iterable[Allowed | tuple[int, int | str, int | str]] = (),
+        reserved: Iterable[tuple[int | str, int | str]] = (),
         colocated: Iterable[Iterable[int]] = (),
         in_place: Iterable[tuple[int, int]] = (),
         banks: Banks | None = None,
-        memories: Iterable[Memory | tuple[str, int | None, int]] = (),
+        memories: Iterable[Memory | tuple[str, int | str | None, int]] = (),
         accesses: Given = None,
         previous: Given = None,
         hint: Given = None,
         objective: Objective | str | None = None,
         name: str = "packing",
         source: str = "",
+        lifetimes: str = "",
     ) -> LmemPacking:
         """Build an instance from arrays.
+
+        Bytes and addresses may be texts with units, as in the shell: "12KiB".
 
         Parameters
         ----------
         size, start, end : array_like of int, shape (n,)
-            Bytes and lifetimes [start, end); leave the lifetimes out with `conflicts`.
+            Bytes and lifetimes [start, end); leave the lifetimes out with `conflicts`.  A buffer of
+            no bytes has an offset like any other, and overlaps nothing.
         ids : sequence of str, optional
             Names of the buffers; "0", "1", ... when absent.
         period : int, optional
@@ -104,17 +108,17 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
             Of each buffer, in the unit that the costs of memories are for; by default its size.
         objective : Objective or str, optional
             "fit" with a capacity, "spill" with memories, otherwise "peak" when absent.
-        name, source : str
-            For tables and reports.
+        name, source, lifetimes : str
+            For tables and reports; the last one is how a file says lifetimes.
 
         Raises
         ------
         InputError
             Naming the field: wrong shapes, numbers that are no integers, empty lifetimes, sizes
-            below 1, numbers or sums of 2**62 and more, unknown indices, rules that contradict each
+            below 0, numbers or sums of 2**62 and more, unknown indices, rules that contradict each
             other.
         """
-        sizes = integers(size, "size", "buffer")
+        sizes = integers(in_bytes(size, "size"), "size", "buffer")
         n = len(sizes)
         if conflicts is not None:
             if start is not None and (np.any(start) or end is None or (np.asarray(end) != 1).any()):
@@ -123,7 +127,11 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
                 )
             start, end = np.zeros(n, dtype=np.int64), np.ones(n, dtype=np.int64)
         none = np.full(n, -1, dtype=np.int64)
-        one = 1 if alignment is None else alignment
+        one = 1 if alignment is None else in_bytes(alignment, "alignment")
+
+        def places(given: Given, name: str) -> Array:
+            return integers(none if given is None else in_bytes(given, name), name, "buffer", n)
+
         built = cls(
             name=name,
             size=sizes,
@@ -132,10 +140,12 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
             ids=names(ids, "ids", n, "buffer", unique=True),
             period=None if period is None else integer(period, "period"),
             conflicts=None if conflicts is None else validate.pairs(conflicts, "conflicts", n),
-            capacity=None if capacity is None else integer(capacity, "capacity"),
+            capacity=None
+            if capacity is None
+            else integer(in_bytes(capacity, "capacity"), "capacity"),
             alignment=integers(one, "alignment", "buffer", n, spread=True),
             gaps=tuple(sorted(validate.records(gaps, Gap, "gaps"), key=_by_time)),
-            fixed=integers(none if fixed is None else fixed, "fixed", "buffer", n),
+            fixed=places(fixed, "fixed"),
             allowed=tuple(validate.records(allowed, Allowed, "allowed")),
             reserved=validate.ranges(reserved, "reserved"),
             colocated=validate.groups(colocated, "colocated", n),
@@ -145,10 +155,11 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
             banks=None if banks is None else validate.banks(banks, n),
             memories=tuple(validate.records(memories, Memory, "memories")),
             accesses=integers(sizes if accesses is None else accesses, "accesses", "buffer", n),
-            previous=integers(none if previous is None else previous, "previous", "buffer", n),
-            hint=integers(none if hint is None else hint, "hint", "buffer", n),
+            previous=places(previous, "previous"),
+            hint=places(hint, "hint"),
             objective=_objective(objective, capacity, memories),
             source=source,
+            lifetimes=lifetimes,
         )
         validate.instance(built)
         return built
@@ -278,7 +289,7 @@ def _by_time(gap: Gap) -> tuple[int, int]:
 
 
 def _objective(
-    given: Objective | str | None, capacity: int | None, memories: Iterable[object]
+    given: Objective | str | None, capacity: object, memories: Iterable[object]
 ) -> Objective:
     if given is None:
         if memories:

@@ -47,7 +47,7 @@ class Buffer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ranges [low, high) of addresses, one of which must hold the buffer.
     """
 
-    size: Positive
+    size: Bytes
     start: Moment | None = None
     end: Moment | None = None
     id: Id | None = None
@@ -77,7 +77,7 @@ class ColumnRange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class Columns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Buffers by column: arrays with an entry a buffer; offsets are -1 where there is none."""
 
-    size: list[Positive]
+    size: list[Bytes]
     start: list[Moment] | None = None
     end: list[Moment] | None = None
     ids: list[Id] | None = None

@@ -26,10 +26,19 @@ class Objective(StrEnum):
 
 
 WORDS = (
-    Parameter("alignment", int, "alignment of buffers that have none of their own", 1, 2**40),
+    Parameter(
+        "alignment", int, "alignment of buffers that have none of their own", 1, 2**40, unit="bytes"
+    ),
     Parameter("period", int, "lifetimes are circular modulo this", 1),
     Parameter("fixed", bool, "the offsets of the file are given"),
     Parameter("previous", bool, "the offsets of the file are the old placement"),
+    Parameter(
+        "columns",
+        str,
+        "which columns of a table are which: size=bytes,lower=alloc,upper=free (last: included)",
+        unit="role=name,...",
+        option="instance",
+    ),
     Parameter("assignment", str, "XLA's *-buffer-assignment.txt beside its live ranges"),
     # the generators
     Parameter("buffers", int, "number of buffers", 1, 2**24),

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from stagepack.errors import InputError
-from stagepack.instances.arrays import integer
+from stagepack.instances.arrays import in_bytes, integer
 from stagepack.instances.packing.data import Banks, PackingData
 from stagepack.instances.profile import Array
 from stagepack.instances.words import LARGEST
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+BYTES = ("low", "high", "capacity")
+"""Fields of records that may be texts with units."""
 
 RecordT = TypeVar("RecordT", bound="DataclassInstance")
 
@@ -74,8 +77,8 @@ def records(values: Iterable[object], shape: type[RecordT], name: str) -> Iterat
             raise InputError(f"has {len(entries)} entries", field=where, remedy=wanted)
         yield shape(
             *(
-                _entry(entry, kind, where)
-                for entry, (_, kind) in zip(entries, columns, strict=False)
+                _entry(in_bytes(entry, where) if column in BYTES else entry, kind, where)
+                for entry, (column, kind) in zip(entries, columns, strict=False)
             )
         )
 
@@ -97,18 +100,17 @@ def ranges(values: Iterable[Any], name: str) -> tuple[tuple[int, int], ...]:
     found: list[tuple[int, int]] = []
     given = []
     for at, value in enumerate(values):
+        where = f"{name}[{at}]"
         try:
             low, high = value
         except (TypeError, ValueError):
             raise InputError(
-                f"{value!r} is no range", field=f"{name}[{at}]", remedy="give (low, high)"
+                f"{value!r} is no range", field=where, remedy="give (low, high)"
             ) from None
-        low, high = integer(low, f"{name}[{at}]"), integer(high, f"{name}[{at}]")
+        low, high = (integer(in_bytes(end, where), where) for end in (low, high))
         if not 0 <= low < high:
             raise InputError(
-                f"[{low}, {high}) is empty or negative",
-                field=f"{name}[{at}]",
-                remedy="give 0 <= low < high",
+                f"[{low}, {high}) is empty or negative", field=where, remedy="give 0 <= low < high"
             )
         given.append((low, high))
     for low, high in sorted(given):
@@ -143,7 +145,8 @@ def groups(values: Iterable[Iterable[int]], name: str, n: int) -> tuple[tuple[in
 
 def banks(given: Banks, n: int) -> Banks:
     """Return banks with their pairs read and their numbers checked."""
-    count, nbytes = integer(given.count, "banks.count"), integer(given.nbytes, "banks.nbytes")
+    count = integer(given.count, "banks.count")
+    nbytes = integer(in_bytes(given.nbytes, "banks.nbytes"), "banks.nbytes")
     weight = None if given.weight is None else integer(given.weight, "banks.weight")
     for name, value, least in (("count", count, 1), ("nbytes", nbytes, 1), ("weight", weight, 0)):
         if value is not None and value < least:
@@ -162,7 +165,7 @@ def instance(given: PackingData) -> None:
     n = given.n
     if n == 0:
         raise InputError("no buffers", field="size", remedy="give at least one buffer")
-    _each(given, given.size >= 1, "size", "is not positive", "give at least 1 byte")
+    _each(given, given.size >= 0, "size", "is negative", "give a number of bytes")
     _each(given, given.end > given.start, "end", "is not after its start", "give start < end")
     _each(given, given.alignment >= 1, "alignment", "is not positive", "give at least 1")
     _each(given, given.accesses >= 0, "accesses", "is negative", "give a number >= 0")

@@ -415,14 +415,14 @@ def _bases(
     bases, base = [], 0
     for memory, peak in zip(instance.memories, found.peaks, strict=True):
         bases.append((base, memory.name, memory.capacity))
-        base += max(1, _room(peak, memory.capacity))
+        base += _room(peak, memory.capacity)
     return tuple(bases), base
 
 
 def _room(peak: int, *ends: int | None) -> int:
-    """Return the height to draw: the peak, and the ends that are not far above it."""
+    """Return the height to draw, some: the peak, and the ends that are not far above it."""
     near = [end for end in ends if end and end <= 2.2 * peak]
-    return max([peak, *near])
+    return max([1, peak, *near])
 
 
 def _clashing(instance: LmemPacking, solution: PackingSolution) -> Array:
@@ -438,8 +438,8 @@ def clashes(instance: LmemPacking, solution: PackingSolution) -> Array:
         return np.zeros((0, 2), dtype=np.int64)
     low = solution.offsets // instance.banks.nbytes
     high = (solution.offsets + instance.size - 1) // instance.banks.nbytes
-    i, j = instance.banks.pairs.T
-    pairs: Array = instance.banks.pairs[(low[i] <= high[j]) & (low[j] <= high[i])]
+    i, j = instance.bank_pairs.T
+    pairs: Array = instance.bank_pairs[(low[i] <= high[j]) & (low[j] <= high[i])]
     return pairs
 
 

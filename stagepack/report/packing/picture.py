@@ -194,7 +194,9 @@ def _load(
             )
     quiet(above, "y")
     above.tick_params(labelbottom=False, labelsize=8)
-    above.set_ylim(0, max(drawn.peak if len(drawn.bases) == 1 else 1, *drawn.load) * 1.08 / factor)
+    above.set_ylim(
+        0, max(1, drawn.peak if len(drawn.bases) == 1 else 1, *drawn.load) * 1.08 / factor
+    )
     above.yaxis.set_major_locator(MaxNLocator(3))
     above.set_ylabel(f"Load ({unit})", fontsize=8)
     above.legend(

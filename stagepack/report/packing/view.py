@@ -72,6 +72,7 @@ class PackingView(View[LmemPacking, PackingSolution]):
                 "bytes": int(instance.size[largest]),
             },
             "times": [int(instance.start.min()), int(instance.end.max())] if timed else None,
+            "lifetimes": instance.lifetimes,
             "period": instance.period,
             "conflicts": None if instance.conflicts is None else len(instance.conflicts),
             "gaps": len(instance.gaps),
@@ -126,7 +127,9 @@ class PackingView(View[LmemPacking, PackingSolution]):
         ]
         found.append(("Largest buffer", f"{largest['id']}: {_bytes(largest['bytes'])}"))
         if given["times"] is not None and given["period"] is None:
-            found.append(("Times", f"{number(given['times'][0])} to {number(given['times'][1])}"))
+            alive = given["lifetimes"] and f", alive {given['lifetimes']}"
+            first, last = map(number, given["times"])
+            found.append(("Times", f"{first} to {last}{alive}"))
         alignment = dict.fromkeys(map(number, given["alignment"].values()))
         unit = f"{number(given['unit'])} byte" + ("" if given["unit"] == 1 else "s")
         found.append(
@@ -157,7 +160,8 @@ class PackingView(View[LmemPacking, PackingSolution]):
         room = (
             "no capacity" if instance.capacity is None else f"capacity {_bytes(instance.capacity)}"
         )
-        return f"{buffers}, {room}, {instance.objective}"
+        alive = f" alive {instance.lifetimes}" if instance.lifetimes else ""
+        return f"{buffers}{alive}, {room}, {instance.objective}"
 
     def worth(self, instance: LmemPacking, value: Any) -> str:
         """Return an objective value or bound in words."""

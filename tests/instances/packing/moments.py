@@ -24,7 +24,8 @@ def held(instance: LmemPacking, buffer: int) -> dict[int, set[int]]:
 def overlap(instance: LmemPacking, i: int, j: int, distance: int) -> bool:
     """Tell whether j, `distance` bytes above i, overlaps it, whatever may share an offset."""
     if instance.conflicts is not None:
-        if [min(i, j), max(i, j)] not in instance.conflicts.tolist():
+        meet = [min(i, j), max(i, j)] in instance.conflicts.tolist()
+        if not (meet and instance.size[i] and instance.size[j]):
             return False
         return bool(-instance.size[j] < distance < instance.size[i])
     one, other = held(instance, i), held(instance, j)

@@ -81,12 +81,31 @@ def test_the_callers_arrays_stay_theirs() -> None:
     assert instance.size[0] == 4
 
 
+def test_bytes_are_said_as_in_the_shell() -> None:
+    said = LmemPacking.from_arrays(
+        ["1KiB", "512", "2kB"], [0] * 3, [1] * 3, capacity="1MiB", alignment="16 B",
+        fixed=[4096, -1, -1], allowed=[(1, 0, "1MiB")], reserved=[("8KiB", "9KiB")],
+        gaps=[(0, 0, 1, 0, "1KiB")], banks=Banks(64, 16384, np.array([[0, 1]])),
+    )  # fmt: skip
+    counted = LmemPacking.from_arrays(
+        [1024, 512, 2000], [0] * 3, [1] * 3, capacity=2**20, alignment=16,
+        fixed=[4096, -1, -1], allowed=[(1, 0, 2**20)], reserved=[(8192, 9216)],
+        gaps=[(0, 0, 1, 0, 1024)], banks=Banks(64, 16384, np.array([[0, 1]])),
+    )  # fmt: skip
+    assert said.digest == counted.digest
+    assert said.replace(size=np.array(["1KiB", "2B", "0"])).size.tolist() == [1024, 2, 0]
+    with_units: list[Any] = [("near", "1KiB", 1), ("far", None, 2)]
+    assert packing(memories=with_units).memories[0].capacity == 1024
+
+
 BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"size": []}, "start", "shape"),
     ({"size": [], "start": [], "end": [], "ids": None}, "size", "no buffers"),
-    ({"size": [4, 0, 4]}, "size", "0 of buffer b is not positive"),
+    ({"size": [4, -1, 4]}, "size", "-1 of buffer b is negative"),
     ({"size": [4, 6.5, 4]}, "size", "entry 1 is 6.5"),
-    ({"size": [4, "6", 4]}, "size", ""),
+    ({"size": [4, "6 apples", 4]}, "size", "'6 apples' is no number of bytes"),
+    ({"start": [0, "1", 0]}, "start", "'0', no integer"),
+    ({"capacity": "12Kib!"}, "capacity", "write 1e9 or 16GiB"),
     ({"size": [4, None, 4]}, "size", "no integer"),
     ({"size": [4, 2**62, 4]}, "size", "2**62"),
     ({"size": [4, 2**70, 4]}, "size", "2**62"),
@@ -157,8 +176,8 @@ def test_replace() -> None:
     assert instance.replace(start=None, end=None, conflicts=[(0, 1)]).conflicts is not None
     with pytest.raises(InputError, match="no field"):
         instance.replace(sizes=[1, 2, 3])
-    with pytest.raises(InputError, match="not positive"):
-        instance.replace(size=[0, 1, 1])
+    with pytest.raises(InputError, match="negative"):
+        instance.replace(size=[-1, 1, 1])
 
 
 def test_digest_tells_all_that_matters() -> None:

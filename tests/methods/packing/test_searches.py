@@ -203,6 +203,10 @@ def test_three_arrays_are_enough() -> None:
     assert result.status is Status.INFEASIBLE
     with pytest.raises(InputError, match="end"):
         pack([4], [3], [3])
+    assert pack(["1KiB", "4"], start=[0, 0], end=[1, 1], capacity="2KiB")[0] is not None
+    assert pack([4, 4], conflicts=[(0, 1)])[1].objective == 8
+    with pytest.raises(InputError, match=r"ends: is no option .* did you mean end"):
+        pack([4], start=[3], ends=[4])
 
 
 def test_warm_starts_are_checked_and_used() -> None:
