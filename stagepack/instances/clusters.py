@@ -122,7 +122,9 @@ def changed(
                 remedy="name a cluster (--cluster), or edit the file",
             )
         like = msgspec.structs.replace(cluster.devices[0], name="")
-        cluster = msgspec.structs.replace(cluster, devices=(like,) * devices, name="")
+        kept = cluster.devices[:devices]  # with their names
+        more = (like,) * (devices - len(kept))
+        cluster = msgspec.structs.replace(cluster, devices=(*kept, *more), name="")
     each: dict[str, list[Any]] = {}
     if bandwidth is not None:
         link = Link(GBps=bandwidth)
