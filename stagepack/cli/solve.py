@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -186,7 +186,8 @@ def solve(
     if near is not None and best.solution is not None:
         from stagepack.tradeoffs.moves import nearly
 
-        problem = nearly(problem, best, near)
+        chain: Any = problem  # as only chains have a tolerance
+        problem = nearly(chain, best, near)
         result = _solved(problem, method, best.solution, how)
     document: JsonObject = {}
     output = apart(output, as_json=as_json)

@@ -139,7 +139,9 @@ def changed(
                 remedy="name a cluster (--cluster), or edit the file",
             )
         like = msgspec.structs.replace(cluster.devices[0], name="")
-        cluster = msgspec.structs.replace(cluster, devices=(like,) * count, name="")
+        kept = cluster.devices[:count]  # with their names
+        more = (like,) * (count - len(kept))
+        cluster = msgspec.structs.replace(cluster, devices=(*kept, *more), name="")
     if bandwidth is not None:
         link = Link(GBps=bandwidth)
         each |= dict.fromkeys(("recv", "send"), [link] * count)

@@ -72,9 +72,7 @@ def recut(
     return Recut(best, moves, question.limit)
 
 
-def nearly(
-    instance: PipelinePartition, best: Result[PipelineSolution], tolerance: float
-) -> PipelinePartition:
+def nearly(instance: PipelinePartition, best: Result[Any], tolerance: float) -> PipelinePartition:
     """Return the question of the fewest moves within a tolerance of what was found to be best.
 
     Parameters

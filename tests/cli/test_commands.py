@@ -549,3 +549,32 @@ def test_stages_are_written_for_a_tool(tmp_path: Path) -> None:
         assert done.returncode == 2
         assert not done.stdout, "refused before it is solved"
         assert told in done.stderr
+
+
+def test_solve_moves_few_bytes_from_a_previous_cut(tmp_path: Path) -> None:
+    names = [{"name": name} for name in "abc"]
+    old, out = tmp_path / "old.json", tmp_path / "new.json"
+    three = changed(tmp_path, cluster={"devices": names})
+    assert run("solve", three, "-o", old).returncode == 0
+    assert json.loads(old.read_text())["device_names"] == ["a", "b", "c"]
+    two = changed(tmp_path, cluster={"devices": [names[0], names[2]]})
+    done = run("solve", two, "--previous", old, "--tolerance", "20%", "-o", out)
+    assert done.returncode == 0, done.stderr
+    for words in ("Best bottleneck  9 (OPTIMAL)", "Allowed          10, for", "8 bytes, bound"):
+        assert words in done.stdout
+    document = json.loads(out.read_text())
+    assert (document["objective_name"], document["objective"]) == ("moves", 8)
+    assert (document["best"]["objective"], document["best"]["status"]) == (9, "OPTIMAL")
+    asked = ("--previous", old, "--objective", "moves", "--set", "limit=10")
+    checked = run("check", two, out, *asked)
+    assert "valid: moves 8 bytes" in checked.stdout, checked.stdout + checked.stderr
+    assert "bound and status not verified" in checked.stdout
+    assert checked.returncode == 5
+    for said, words in (
+        (("--tolerance", "1%"), "give --previous FILE"),
+        (("--previous", old, "--tolerance", "much"), "give a share: 5% or 0.05"),
+        (("--previous", tmp_path / "none.json"), "none.json"),
+        ((*asked, "-m", "greedy"), "it knows nothing of a previous cut; use dp or cp-sat"),
+    ):
+        refused = run("solve", two, *said)
+        assert (refused.returncode, words in refused.stderr) == (2, True), refused.stderr

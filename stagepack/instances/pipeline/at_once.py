@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from stagepack.instances.pipeline.data import SharedBytes
@@ -74,32 +76,46 @@ def peaks(per_layer: Array) -> Array:
     return found
 
 
-def held_once(shared: SharedBytes, n: int) -> Array:
+def held_once(shared: SharedBytes, n: int, pause: Callable[[], object] = lambda: None) -> Array:
     """Return, shape (n + 1, n + 1), the bytes of the keys that [a, b) uses, each once.
 
     One difference array over the ranges that contain a use but not the previous one; O(n^2 + uses).
+    `pause` is called now and then.
     """
-    previous, nbytes = shared.previous(), shared.nbytes[shared.key]
-    delta = np.zeros((n + 2, n + 2), dtype=np.int64)
-    # A use at layer l adds its key to the ranges with previous < a <= l < b.
-    np.add.at(delta, (previous + 1, shared.layer + 1), nbytes)
-    np.add.at(delta, (shared.layer + 1, shared.layer + 1), -nbytes)
-    return np.asarray(delta.cumsum(axis=0).cumsum(axis=1)[: n + 1, : n + 1])
+    return _summed(_uses(shared, n), pause)
 
 
-def held_in_part(shared: SharedBytes, n: int) -> Array:
+def held_in_part(shared: SharedBytes, n: int, pause: Callable[[], object] = lambda: None) -> Array:
     """Return, shape (n + 1, n + 1), the bytes of keys that [a, b) uses as other layers do, too.
 
-    O(n^2 + uses).
+    As :func:`held_once`.
     """
-    delta = np.zeros((n + 2, n + 2), dtype=np.int64)
+    delta = _uses(shared, n)
     order = np.lexsort((shared.layer, shared.key))
     key, layer = shared.key[order], shared.layer[order]
     first = layer[np.flatnonzero(np.diff(key, prepend=-1))]
     last = layer[np.flatnonzero(np.diff(key, append=-1))]
     nbytes = shared.nbytes[np.unique(key)]
     # All of them are in the ranges with a <= first and last < b.
-    np.add.at(delta, (np.zeros_like(first), last + 1), nbytes)
-    np.add.at(delta, (first + 1, last + 1), -nbytes)
-    whole = delta.cumsum(axis=0).cumsum(axis=1)[: n + 1, : n + 1]
-    return np.asarray(held_once(shared, n) - whole)
+    np.add.at(delta, (np.zeros_like(first), last + 1), -nbytes)
+    np.add.at(delta, (first + 1, last + 1), nbytes)
+    return _summed(delta, pause)
+
+
+def _uses(shared: SharedBytes, n: int) -> Array:
+    """Return by how much the bytes of used keys change from one range to the next."""
+    previous, nbytes = shared.previous(), shared.nbytes[shared.key]
+    delta = np.zeros((n + 2, n + 2), dtype=np.int64)
+    # A use at layer l adds its key to the ranges with previous < a <= l < b.
+    np.add.at(delta, (previous + 1, shared.layer + 1), nbytes)
+    np.add.at(delta, (shared.layer + 1, shared.layer + 1), -nbytes)
+    return delta
+
+
+def _summed(delta: Array, pause: Callable[[], object]) -> Array:
+    """Return the running sums of a difference array along both axes, in its place."""
+    for axis in (0, 1):
+        pause()
+        np.cumsum(delta, axis=axis, out=delta)
+    pause()
+    return np.asarray(delta[:-1, :-1])

@@ -124,15 +124,20 @@ class CostsInTicks:
         self._require_tables("tied", "ranges of layers have tables of reductions")
         work = []
         for c, (recv, send) in enumerate(zip(*reduced, strict=True)):
-            pause()
-            received, sent = (held_in_part(replace(tied, nbytes=t), self.n) for t in (recv, send))
+            received, sent = (
+                held_in_part(replace(tied, nbytes=t), self.n, pause) for t in (recv, send)
+            )
             if objective is Objective.TRANSFER_BOUNDED:
                 self.extra.append(received + sent)
             elif objective is Objective.OVERLAP:
                 moved = np.maximum(received + self.recv[c][:, None], sent + self.send[c])
                 work.append(np.maximum(self.compute_matrix(c), moved))
             else:
-                work.append(self.compute_matrix(c) + received + sent)
+                received += sent
+                pause()
+                received += self.compute_matrix(c)
+                work.append(received)
+            pause()
         self._work, self.tabular = work or self._work, True
 
     def _set_moves(self, pause: Callable[[], object]) -> None:
@@ -156,11 +161,11 @@ class CostsInTicks:
         if shared.nbytes[shared.key].any():
             self._require_tables("shared", "shared keys are loaded by ranges of layers")
             for c, device in enumerate(self._example):
-                pause()
                 fresh = shared.nbytes.copy()
                 fresh[shared.key[held[shared.layer] == device]] = 0
-                once = held_once(replace(shared, nbytes=fresh), self.n)
+                once = held_once(replace(shared, nbytes=fresh), self.n, pause)
                 self._work[c] = self.compute_matrix(c) + once
+                pause()
             self.tabular = True
 
     def _require_tables(self, field: str, why: str) -> None:

@@ -36,7 +36,15 @@ def held_by(
         As :meth:`.PipelinePartition.from_previous` takes them.
     """
     now = {name: at for at, name in enumerate(names_of(instance.cluster))}
-    return [now.get(name or "", -1) for name in _holders(instance, previous, devices)]
+    held = _holders(instance, previous, devices)
+    if any(held) and not now.keys() & set(held):
+        raise InputError(
+            f"is on {some(sorted({name for name in held if name}))}, none of which is a device of "
+            f"{instance.name}",
+            field="previous",
+            remedy=f"name the devices as here: {some(now)}",
+        )
+    return [now.get(name or "", -1) for name in held]
 
 
 def _holders(

@@ -100,7 +100,7 @@ def what_ifs(instance: PipelinePartition) -> Iterator[WhatIf]:
             )
     timed = instance.recv_cycles is None or instance.send_cycles is None
     linked = any(device.recv or device.send for device in cluster.devices)
-    if timed and linked and instance.objective not in (Objective.BOTTLENECK, Objective.HEADROOM):
+    if timed and linked and instance.objective.counts_transfers:
         yield WhatIf("links twice as fast", _with_links(instance, _twice))
         yield WhatIf("links that take no time", _with_links(instance, lambda link: None))
 
