@@ -15,6 +15,7 @@ from typing import assert_never
 import numpy as np
 
 from stagepack.contracts import Number
+from stagepack.instances.pipeline import alternatives
 from stagepack.instances.pipeline.data import PartitionData, PipelineSolution
 from stagepack.instances.pipeline.problem import Objective
 from stagepack.instances.profile import Array, Link
@@ -30,15 +31,17 @@ def check(instance: PartitionData, solution: PipelineSolution) -> tuple[Violatio
 
     The names: ``boundaries`` (not 0 = c_0 < c_1 < ... = n), ``devices`` (unknown, repeated, out
     of order or unused; with several stages a device, another placement), ``variable`` and
-    ``forbidden-cut`` (a cut where none may be), ``fixed-cut`` (a boundary is missing), ``capacity``
-    (what a device holds does not fit it).
+    ``forbidden-cut`` (a cut where none may be), ``fixed-cut`` (a boundary is missing), ``choices``
+    (alternatives that layers have not, or unlike ones in a stage where that may not be),
+    ``capacity`` (what a device holds does not fit it).
     O(n + uses of shared keys + variables * log(stages)).
     """
     found = shape(instance, solution)
     if found:
         return tuple(found)
     cuts, devices = solution.boundaries, solution.devices
-    found += _misplaced(instance, devices)
+    found += [*alternatives.broken(instance, solution), *_misplaced(instance, devices)]
+    instance = alternatives.settled(instance, solution)
     for variable in instance.variables:
         inside = slice(bisect_right(cuts, variable.first), bisect_right(cuts, variable.last))
         found += [
@@ -123,7 +126,7 @@ def shape(instance: PartitionData, solution: PipelineSolution) -> list[Violation
         found.append(Violation("devices", f"{len(devices):,} devices for {len(cuts) - 1:,} stages"))
     if any(not 0 <= d < k for d in devices):
         found.append(Violation("devices", f"[{some(devices)}] names one outside 0..{k - 1:,}"))
-    return found
+    return [*found, *alternatives.misfits(instance, solution.choices)]
 
 
 def evaluate(instance: PartitionData, solution: PipelineSolution) -> Number:
@@ -132,6 +135,7 @@ def evaluate(instance: PartitionData, solution: PipelineSolution) -> Number:
     O(n + stages).  Integer cycles are summed and divided by speeds exactly; other cycles are
     floating-point sums without accumulated error.
     """
+    instance = alternatives.settled(instance, solution)
     compute = [stage_compute(instance, *stage) for stage in solution.stages]
     if instance.placed:
         return plain(max(_loads_of_devices(instance, solution)))
@@ -153,6 +157,7 @@ def unevenness(
 
     The less that is, the more even is the partition.
     """
+    instance = alternatives.settled(instance, solution)
     stages, loads = solution.stages, _loads(instance, solution)
     if instance.placed:
         loads = _loads_of_devices(instance, solution)

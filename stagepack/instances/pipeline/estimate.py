@@ -10,6 +10,7 @@ import csv
 import dataclasses
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -24,6 +25,7 @@ from stagepack.contracts import JsonObject, Number
 from stagepack.errors import InputError
 from stagepack.files import finite
 from stagepack.instances.base import require_instance
+from stagepack.instances.pipeline.alternatives import settled
 from stagepack.instances.pipeline.check import (
     device_memory,
     host_cycles,
@@ -42,7 +44,9 @@ from stagepack.shown import ShownRows
 KV_CACHE = "KV cache"
 """The category of what tokens take."""
 
-IDENTITY = ("stage", "first", "end", "device", "device_name", "peak_layer", "peak_layer_name")
+IDENTITY = (
+    "stage", "first", "end", "device", "device_name", "peak_layer", "peak_layer_name", "choices",
+)  # fmt: skip
 """Columns that say which stage a row is about; the others are figures that can be measured."""
 
 OF_A_STAGE = ("stage", "first", "end")
@@ -83,6 +87,8 @@ class StageEstimate:
         Sum of all of these bytes.
     capacity : int or None
         Bytes of the device; None without a limit.
+    choices : str
+        How many layers take each of their alternatives, "" where they have none.
     """
 
     stage: int
@@ -106,6 +112,7 @@ class StageEstimate:
     stash: int
     memory: int
     capacity: int | None
+    choices: str = ""
 
     @property
     def free(self) -> int | None:
@@ -123,7 +130,7 @@ class StageEstimate:
         for key, value in vars(self).items():
             if key == "exclusive":
                 row.update({f"exclusive.{name}": nbytes for name, nbytes in value.items()})
-            else:
+            elif key != "choices" or value:
                 row[key] = value
         return {**row, "free": self.free, "utilisation": self.utilisation}
 
@@ -310,6 +317,8 @@ def estimate(
     require_instance(instance, KIND)
     solution = instance.solution_in(solution, shaped=False)
     cuts, devices = _structure(instance, solution)
+    taken, objective = _choices(instance, solution), instance.evaluate(solution)
+    instance = settled(instance, solution)
     first, last = cuts[:-1], cuts[1:] - 1
     s, n = len(devices), instance.n
     host = host_cycles(instance)
@@ -348,13 +357,14 @@ def estimate(
                 stash=bytes_of[3],
                 memory=sum(split.values()) + sum(bytes_of),
                 capacity=None if instance.placed else instance.cluster.devices[device].memory,
+                choices=taken[j],
             )
         )
     rows = tuple(stages)
     return Estimate(
         instance=instance.name,
         objective_name=str(instance.objective),
-        objective=instance.evaluate(solution),
+        objective=objective,
         stages=rows,
         devices=_together(instance, rows) if instance.placed else rows,
     )
@@ -489,6 +499,20 @@ def _structure(
     if problem:
         raise InputError(problem, field=field, remedy="give a solution of this instance")
     return np.array(cuts, dtype=np.int64), devices
+
+
+def _choices(instance: PipelinePartition, solution: PipelineSolution) -> list[str]:
+    """Return how many layers of each stage take which alternative, in words."""
+    if not instance.alternatives:
+        return [""] * len(solution.devices)
+    own = instance.own_alternative
+    names = solution.choices or (own,) * instance.n
+    found = []
+    for first, end, _ in solution.stages:
+        counts = Counter(names[first:end])
+        order = [name for name in (*instance.alternatives, own) if counts[name]]
+        found.append(", ".join(f"{counts[name]} {name}" for name in order))
+    return found
 
 
 def _passes(

@@ -12,6 +12,7 @@ from stagepack.errors import InputError
 from stagepack.instances import arrays, clusters
 from stagepack.instances.arrays import Given
 from stagepack.instances.base import Answered, Rules
+from stagepack.instances.pipeline.alternatives import OWN, with_alternatives
 from stagepack.instances.pipeline.check import check, evaluate, shape, unevenness
 from stagepack.instances.pipeline.data import (
     GraphOrder,
@@ -107,6 +108,10 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         free_order: bool = False,
         stages_per_device: int = 1,
         placement: str | Iterable[int] = "loop",
+        alternatives: Mapping[str, Any] | None = None,
+        alternatives_per: str = "layer",
+        own_alternative: str = OWN,
+        recompute: str = "none",
         layer_names: Sequence[str] | None = None,
         order: GraphOrder | None = None,
         tensors: Lifetimes | None = None,
@@ -175,6 +180,19 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         placement : str or iterable of int
             Their devices: ``"loop"``, round after round in the order of the cluster; ``"v"``, every
             second round backwards; or the device of each stage, also as one text with commas.
+        alternatives : mapping of str to mapping, optional
+            What layers may be instead: by name, figures in place of their own, of ``forward``,
+            ``backward``, ``exclusive``, ``temporary``, ``stash`` and ``kv_bytes``, each for all
+            layers or an array of shape (n,); ``layers`` are the numbers of those that have it, all
+            when absent.
+        alternatives_per : str
+            ``"layer"``: every layer takes one by itself; ``"stage"``: all layers of a stage that
+            have it take the same.
+        own_alternative : str
+            What it is called to take none of them.
+        recompute : str
+            ``"full"``: in training layers have an alternative of this name, too, which keeps only
+            what crosses the cut before them, and takes the forward pass again in the backward pass.
         layer_names : sequence of str, optional
             For messages and tables.
         order : GraphOrder, optional
@@ -281,6 +299,10 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             source=source,
         )
         require(instance)
+        if alternatives or recompute != "none":
+            given, per = alternatives or {}, (alternatives_per, own_alternative)
+            instance = with_alternatives(instance, given, per, recompute, terms)
+            require(instance)
         return instance
 
     @classmethod

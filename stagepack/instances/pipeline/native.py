@@ -39,13 +39,13 @@ Index = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
 JOB = (
     "objective", "training", "microbatches", "backward_transfers", "host_transfer", "fewer_stages",
-    "free_order", "tokens", "stages_per_device", "placement",
+    "free_order", "tokens", "stages_per_device", "placement", "alternatives_per",
 )  # fmt: skip
 PLAIN = (
     "tokens", "training", "host_transfer", "fewer_stages", "free_order", "stages_per_device",
-    "placement",
+    "placement", "alternatives_per", "own_alternative",
 )  # fmt: skip
-ASIDE = ("memory", "kv_bytes")
+ASIDE = ("memory", "kv_bytes", "recompute")
 GIVEN = frozenset({*clusters.MACHINE, *JOB, *ASIDE})
 """What may be said beside a file."""
 FORMER = {"microbatches": 1, "backward_transfers": False}
@@ -103,6 +103,21 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     passing: Values | None = None
 
 
+class Alternative(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What layers may be instead: figures in place of their own, for all or one for each.
+
+    `layers` are the numbers of those that have it, all when absent; of others figures say nothing.
+    """
+
+    layers: list[Index] | None = None
+    forward: Time | list[Time] | None = None
+    backward: Time | list[Time] | None = None
+    exclusive: Bytes | list[Bytes] | dict[str, Bytes | list[Bytes]] | None = None
+    temporary: Bytes | list[Bytes] | None = None
+    stash: Bytes | list[Bytes] | None = None
+    kv_bytes: Bytes | list[Bytes] | None = None
+
+
 class Document(
     msgspec.Struct,
     frozen=True,
@@ -136,6 +151,9 @@ class Document(
     free_order: bool = False
     stages_per_device: Count = 1
     placement: str | list[Index] = "loop"
+    alternatives: dict[str, Alternative] = {}
+    alternatives_per: Literal["layer", "stage"] = "layer"
+    own_alternative: str = "own"
     tensors: dict[str, Bytes] = {}
     results: list[str] | None = None
     order: GraphOrder | None = None
@@ -176,8 +194,9 @@ def parse(document: Document, given: Words) -> PipelinePartition:
     options: JsonObject = {
         **{
             name: getattr(document, name)
-            for name in ("name", "source", "forbidden_cuts", "fixed_cuts", "memory", *JOB)
+            for name in ("name", "source", "forbidden_cuts", "fixed_cuts", "memory", "own_alternative", *JOB)
         },
+        "alternatives": _alternatives(document),
         **_as_it_was(document),
         **{name: _table(getattr(document, name), name) for name in TABLES},
         **({} if document.order is None else {"order": document.order}),
@@ -203,6 +222,15 @@ def parse(document: Document, given: Words) -> PipelinePartition:
         results=None if document.results is None else tuple(document.results),
     )
     return PipelinePartition.from_profile(profile, cluster, **options)
+
+
+def _alternatives(document: Document) -> JsonObject:
+    """Return what layers may be instead, only what is said of it."""
+    found = {name: msgspec.structs.asdict(one) for name, one in document.alternatives.items()}
+    return {
+        name: {key: value for key, value in figures.items() if value is not None}
+        for name, figures in found.items()
+    }
 
 
 def _as_it_was(document: Document) -> JsonObject:
@@ -361,6 +389,7 @@ def dump(instance: PipelinePartition) -> JsonObject:
         "memory": None if instance.received else [term for term in MEMORY if term != "received"],
         "cluster": _lean(instance.cluster),
         "order": instance.order and _lean(instance.order),
+        "alternatives": _instead(instance),
         "layers": Rows(columns),
         "variables": [
             {"name": v.name, "first": v.first, "last": v.last} for v in instance.variables
@@ -370,6 +399,23 @@ def dump(instance: PipelinePartition) -> JsonObject:
         "fixed_cuts": list(instance.fixed_cuts) or None,
         **{name: getattr(instance, name) for name in TABLES},
     }
+
+
+def _instead(instance: PipelinePartition) -> JsonObject | None:
+    """Return the alternatives of layers, without what are the layers' own figures."""
+    own = {"kv_bytes": instance.cached_bytes(1)}
+    found = {}
+    for name, one in instance.alternatives.items():
+        said = {"layers": None if one.layers.all() else np.flatnonzero(one.layers)}
+        for figure, value in one.parts().items():
+            usual = own.get(figure, getattr(instance, figure, None))
+            if figure == "exclusive":
+                unlike = {k: v for k, v in value.items() if not np.array_equal(v, usual.get(k, ()))}
+                said[figure] = unlike or None
+            elif figure != "layers" and not np.array_equal(value, usual):
+                said[figure] = value
+        found[name] = {key: value for key, value in said.items() if value is not None}
+    return found or None
 
 
 def _values(tensors: Lifetimes) -> JsonObject:

@@ -75,6 +75,20 @@ WORDS = (
         "device of each stage, as 0,1,1,0",
         option="machine",
     ),
+    Parameter(
+        "recompute",
+        str,
+        "layers may be recomputed in the backward pass, from what crosses the cut before them",
+        choices=("none", "full"),
+        option="freedom",
+    ),
+    Parameter(
+        "alternatives_per",
+        str,
+        "whether each layer takes one of its alternatives, or all layers of a stage the same",
+        choices=("layer", "stage"),
+        option="freedom",
+    ),
 )
 
 SKIPS = {"skips": "true where ranks have or make what skips a stage, as masks and positions"}

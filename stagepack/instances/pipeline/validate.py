@@ -9,6 +9,7 @@ import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.instances import arrays
+from stagepack.instances.pipeline.alternatives import PER
 from stagepack.instances.pipeline.data import PartitionData
 from stagepack.instances.pipeline.problem import Objective
 from stagepack.instances.words import LARGEST
@@ -54,6 +55,8 @@ def require(given: PartitionData) -> None:
     _cluster(given)
     if given.placed:
         _require_sums(given)
+    if given.alternatives:
+        _alternatives(given)
     uses = given.shared.layer
     if len(uses) and (uses.min() < 0 or uses.max() >= n):
         raise InputError(
@@ -82,7 +85,9 @@ def require(given: PartitionData) -> None:
 def _sums(given: PartitionData) -> None:
     """Refuse figures whose sums could overflow."""
     cycles = sum(
-        float(np.sum(column, dtype=np.float64)) for column in (given.forward, given.backward)
+        float(np.sum(column, dtype=np.float64))
+        for one in (given, *given.alternatives.values())
+        for column in (one.forward, one.backward)
     )
     if cycles >= LARGEST:
         raise InputError(
@@ -91,6 +96,9 @@ def _sums(given: PartitionData) -> None:
     columns = [*given.exclusive.values(), given.temporary, given.carry, given.stash]
     columns += [given.in_bytes, given.out_bytes, given.shared.nbytes]
     columns += [given.cached_bytes(1)] * (given.tokens > 0)
+    for one in given.alternatives.values():
+        columns += [*one.exclusive.values(), one.temporary, one.stash]
+        columns += [one.kv_bytes] * (given.tokens > 0)
     factor = max(1, given.microbatches if given.training else 1, given.tokens)
     if sum(float(np.sum(c, dtype=np.float64)) for c in columns) * factor >= LARGEST:
         raise InputError(
@@ -140,6 +148,41 @@ def _require_sums(given: PartitionData) -> None:
             field="objective",
             remedy=f"choose {Objective.BOTTLENECK}",
         )
+
+
+def _alternatives(given: PartitionData) -> None:
+    """Refuse what layers with alternatives do not know."""
+    if given.alternatives_per not in PER:
+        raise InputError(
+            f"{given.alternatives_per[:40]!r} takes none",
+            field="alternatives_per",
+            remedy=f"choose {' or '.join(PER)}",
+        )
+    if given.own_alternative in ("", *given.alternatives):
+        raise InputError(
+            f"{given.own_alternative!r} is no name for the layers' own figures",
+            field="own_alternative",
+            remedy="give one that no alternative has",
+        )
+    if given.placed:
+        raise InputError(
+            "are known of one stage a device",
+            field="alternatives",
+            remedy="leave out stages_per_device and placement, or the alternatives",
+        )
+    if given.objective is Objective.HEADROOM:
+        raise InputError(
+            "headroom counts the layers' own bytes",
+            field="alternatives",
+            remedy="leave them out, or minimise latency with room for --tokens",
+        )
+    for name in ("compute_table", "memory_table"):
+        if getattr(given, name) is not None:
+            raise InputError(
+                "replaces the figures of layers, so that they have no alternatives",
+                field=name,
+                remedy="leave out the table, or the alternatives",
+            )
 
 
 def _cluster(given: PartitionData) -> None:

@@ -13,6 +13,7 @@ from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.base import require_instance, valid_solution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
+from stagepack.instances.pipeline.alternatives import settled
 from stagepack.instances.pipeline.check import (
     device_memory,
     host_cycles,
@@ -48,6 +49,7 @@ def arguments(
     """
     require_instance(partition, "pipeline-partition", "partition")
     solution = valid_solution(partition, solution, "partition")
+    partition = settled(partition, solution)  # recomputation is counted as it was chosen
     training = partition.training
     if partition.compute_table is not None and training:
         raise InputError(
