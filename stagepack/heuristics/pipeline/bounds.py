@@ -38,7 +38,7 @@ def filled(costs: RangeCosts, transfers: Iterable[int] = ()) -> Evidence:
         Of the transfer-bounded objective, in ticks: where another limit on compute suffices.
     """
     instance, limits = costs.instance, list(transfers)
-    if instance.placed:
+    if instance.placed or instance.alternatives:
         return SEARCHED
     if StageOrder.refusal(instance) is not None or len(costs.order.source) > MOST_WAYS:
         return SEARCHED

@@ -224,6 +224,56 @@ def _recomputed(
     }
 
 
+# ---------------------------------------------------------------------- what there is to choose
+
+
+def options(instance: PartitionData) -> list[tuple[str, Alternative]]:
+    """Return names and figures of all that a layer may be, its own first."""
+    own = Alternative(
+        layers=np.ones(instance.n, dtype=bool),
+        kv_bytes=instance.cached_bytes(1),
+        **{name: getattr(instance, name) for name in FIGURES if name != "kv_bytes"},
+    )
+    return [(instance.own_alternative, own), *instance.alternatives.items()]
+
+
+def cycles_of_options(instance: PartitionData) -> Array:
+    """Return, shape (options, n), the cycles of each layer in each option, its own first."""
+    every = (instance, *instance.alternatives.values())
+    return np.stack(
+        [one.forward + one.backward if instance.training else one.forward for one in every]
+    )
+
+
+def least(instance: Chain) -> Chain:
+    """Return a chain that is no dearer than any choice: every figure is the least of its layer's.
+
+    None of its partitions need be one of the instance.
+    """
+    if not instance.alternatives:
+        return instance
+    every = [one for _, one in options(instance)]
+    forward = np.minimum.reduce([one.forward for one in every])
+    nothing = np.zeros(instance.n, dtype=np.int64)
+    held = np.minimum.reduce([sum(one.exclusive.values(), nothing) for one in every])
+    return dataclasses.replace(
+        instance,
+        forward=forward,
+        backward=cycles_of_options(instance).min(axis=0) - forward
+        if instance.training
+        else instance.backward,
+        exclusive={"memory": held},
+        kv_bytes=np.minimum.reduce([one.kv_bytes for one in every]),
+        **{
+            name: np.minimum.reduce([getattr(one, name) for one in every])
+            for name in ("temporary", "stash")
+        },
+        alternatives={},
+        alternatives_per="layer",
+        own_alternative=OWN,
+    )
+
+
 # ---------------------------------------------------------------------- what is chosen
 
 

@@ -194,7 +194,15 @@ def parse(document: Document, given: Words) -> PipelinePartition:
     options: JsonObject = {
         **{
             name: getattr(document, name)
-            for name in ("name", "source", "forbidden_cuts", "fixed_cuts", "memory", "own_alternative", *JOB)
+            for name in (
+                "name",
+                "source",
+                "forbidden_cuts",
+                "fixed_cuts",
+                "memory",
+                "own_alternative",
+                *JOB,
+            )
         },
         "alternatives": _alternatives(document),
         **_as_it_was(document),

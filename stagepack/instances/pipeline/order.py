@@ -264,7 +264,8 @@ def _short(number: int) -> str:
 
 def _stashes(instance: PipelinePartition) -> int:
     """Return how many stashed microbatches make a difference; 0 where none is counted."""
-    stashing = instance.training and instance.stash.any()
+    every = (instance, *instance.alternatives.values())
+    stashing = instance.training and any(one.stash.any() for one in every)
     limited = any(
         device.memory is not None and device.memory < LARGEST for device in instance.cluster.devices
     )

@@ -40,6 +40,18 @@ def _one_each(
     return refusal
 
 
+def _own_figures(
+    unsupported: Callable[[PipelinePartition], str],
+) -> Callable[[PipelinePartition], str]:
+    """Return why a method that knows no alternatives of layers does not apply."""
+
+    def refusal(instance: PipelinePartition) -> str:
+        chosen = "knows no alternatives of layers; use dp or cp-sat"
+        return chosen if instance.alternatives else unsupported(instance)
+
+    return _one_each(refusal)
+
+
 def cp_sat(instance: PipelinePartition) -> type[PipelineModel]:
     """Return the CP-SAT model that suits an instance."""
     return formulations.CpSatPlaced if instance.placed else formulations.CpSat
@@ -76,14 +88,14 @@ METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
         exact=False,
         description="greedy without dead ends when memory is tight; else the first partition found",
         limited_by_work=True,
-        unsupported=_one_each(lambda _: ""),
+        unsupported=_own_figures(lambda _: ""),
     ),
     TABLE.method(
         "bisect",
         exact=True,
         description="plain bottleneck by bisection with greedy probes, for very long chains",
         limited_by_work=True,
-        unsupported=_one_each(lambda instance: heuristics.bisect.unsupported(instance)),
+        unsupported=_own_figures(lambda instance: heuristics.bisect.unsupported(instance)),
         default=False,
     ),
     TABLE.method(
@@ -91,7 +103,7 @@ METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
         exact=True,
         description="the recurrence of Auto Pipeline over every transfer threshold",
         limited_by_work=True,
-        unsupported=_one_each(lambda instance: heuristics.reference.unsupported(instance)),
+        unsupported=_own_figures(lambda instance: heuristics.reference.unsupported(instance)),
         default=False,
     ),
     TABLE.method(
@@ -114,7 +126,7 @@ METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
         exact=True,
         description="MILP: one binary for each stage interval; a partition is a path",
         limited_by_work=True,
-        unsupported=_one_each(lambda instance: formulations.MilpInterval.unsupported(instance)),
+        unsupported=_own_figures(lambda instance: formulations.MilpInterval.unsupported(instance)),
         engines=("highs", "pyomo:highs", "pyomo:NAME"),
     ),
     TABLE.method(
@@ -122,7 +134,9 @@ METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
         exact=True,
         description="MILP: which layers are on which stage (Pyomo)",
         limited_by_work=True,
-        unsupported=_one_each(lambda instance: formulations.MilpAssignment.unsupported(instance)),
+        unsupported=_own_figures(
+            lambda instance: formulations.MilpAssignment.unsupported(instance)
+        ),
         engines=("highs", "pyomo:highs", "pyomo:NAME"),
     ),
     TABLE.method(
