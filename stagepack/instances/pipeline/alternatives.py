@@ -338,7 +338,7 @@ def settled(instance: Chain, solution: PipelineSolution) -> Chain:
                 here, one.exclusive.get(category, nothing), exclusive.get(category, nothing)
             )
     if not figures["kv_bytes"].any():
-        figures["kv_bytes"] = instance.kv_bytes
+        figures["kv_bytes"] = None
     return dataclasses.replace(
         instance,
         **figures,

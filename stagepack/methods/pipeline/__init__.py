@@ -54,6 +54,8 @@ def _own_figures(
 
 def cp_sat(instance: PipelinePartition) -> type[PipelineModel]:
     """Return the CP-SAT model that suits an instance."""
+    if instance.alternatives:
+        return formulations.CpSatChosen
     return formulations.CpSatPlaced if instance.placed else formulations.CpSat
 
 

@@ -24,14 +24,8 @@ from stagepack.heuristics.pipeline.options.costs import (
 from stagepack.heuristics.pipeline.prober import Prober
 from stagepack.heuristics.pipeline.tuning import TUNING, PipelineTuning
 from stagepack.instances.pipeline import PipelineSolution
-from stagepack.instances.pipeline.order import StageOrder
 from stagepack.instances.pipeline.ranges import RangeCosts
-from stagepack.progress import Part, Progress
-
-
-def unsupported(costs: RangeCosts, tuning: PipelineTuning = TUNING) -> InputError | None:
-    """Return why the search does not apply, None where it does."""
-    return StageOrder.refusal(costs.instance)
+from stagepack.progress import Part, Progress, Stopped
 
 
 def solve(
@@ -71,6 +65,10 @@ def _search(
         )
         try:
             fits = dp.solve(priced, part, tuning)
+        except Stopped:
+            fits = True
+            if not part.proved:
+                raise
         finally:
             if part.solution is not None:
                 progress.offer(part.solution, "dp")
