@@ -6,7 +6,7 @@ parts of the list of layers, by a balancer that looks at the difference of loads
 
 from __future__ import annotations
 
-from stagepack.formats.roles import require_in_order
+from stagepack.formats.roles import require_in_order, require_own_figures
 from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.instance import PipelinePartition
 
@@ -39,4 +39,5 @@ def module(instance: PipelinePartition, solution: PipelineSolution) -> str:
     returns, so that what skips stages is relayed by the layers themselves.
     """
     require_in_order(instance, solution)
+    require_own_figures(solution, "DeepSpeed")
     return TEXT.format(parts=list(solution.boundaries))

@@ -14,7 +14,9 @@ from stagepack.formats.roles import (
     SKIPS,
     require_adjacent,
     require_in_order,
+    require_own_figures,
     stage_letters,
+    tell_choices,
     units_of,
 )
 from stagepack.instances.pipeline.data import PipelineSolution
@@ -37,6 +39,10 @@ def environment(
     require_layers(instance, letters=letters, skips=skips)
     require_adjacent(instance, solution, skips, tool)
     require_in_order(instance, solution)
+    if tool == "vLLM":
+        tell_choices(solution, "vllm-offload")
+    else:
+        require_own_figures(solution, tool)
     stages = stage_letters(instance, solution, letters)
     for at, stage in enumerate(stages):
         if "t" not in stage:

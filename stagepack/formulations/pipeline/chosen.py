@@ -270,11 +270,7 @@ class CpSatChosen(PipelineModel):
             if round(float(values[z.index])):
                 placed[layer] = i, o
         slots = [placed[layer][0] for layer in range(self.n)]
-        cuts = [
-            0,
-            *(layer for layer in range(1, self.n) if slots[layer] > slots[layer - 1]),
-            self.n,
-        ]
+        cuts = [0, *(np.flatnonzero(np.diff(slots)) + 1).tolist(), self.n]
         classes = [self.slot_class[slots[a]] for a in cuts[:-1]]
         stages = assign_devices(self.costs.instance, cuts, classes)
         taken = [placed[layer][1] for layer in range(self.n)]
@@ -293,9 +289,7 @@ class CpSatChosen(PipelineModel):
             raise ValueError(f"{solution} is worth more than the model allows")
         values = np.zeros(len(self.model.proto.variables), dtype=np.int64)
         idle = self.k - len(solution.devices)  # unused slots come first
-        slots = np.repeat(
-            np.arange(idle, self.k), np.diff(np.array(solution.boundaries, dtype=np.int64))
-        ).tolist()
+        slots = [idle + at for at, (a, b, _) in enumerate(solution.stages) for _ in range(a, b)]
         own = self.names[0]
         taken = [self.names.index(name) for name in solution.choices or (own,) * self.n]
         for layer, i in enumerate(slots):
@@ -306,8 +300,8 @@ class CpSatChosen(PipelineModel):
             values[used.index] = i >= idle
         if self.costs.instance.alternatives_per == "stage":
             for i, row in enumerate(self.v):
-                here = {taken[layer] for layer in range(self.n) if slots[layer] == i} - {0}
-                values[row[min(here, default=0)].index] = 1
+                some = {taken[layer] for layer in range(self.n) if slots[layer] == i} - {0}
+                values[row[min(some, default=0)].index] = 1
         shared = self.costs.instance.shared
         for i, peak in self.peaks.items():
             here = [

@@ -239,7 +239,7 @@ def options(instance: PartitionData) -> list[tuple[str, Alternative]]:
 
 def cycles_of_options(instance: PartitionData) -> Array:
     """Return, shape (options, n), the cycles of each layer in each option, its own first."""
-    every = (instance, *instance.alternatives.values())
+    every: list[Any] = [instance, *instance.alternatives.values()]
     return np.stack(
         [one.forward + one.backward if instance.training else one.forward for one in every]
     )

@@ -107,7 +107,7 @@ class SharedBytes:
         return previous
 
 
-LATER = {
+LATER: dict[str, object] = {
     "backward_transfers": False,
     "received": True,
     "kv_bytes": None,

@@ -411,10 +411,10 @@ def dump(instance: PipelinePartition) -> JsonObject:
 
 def _instead(instance: PipelinePartition) -> JsonObject | None:
     """Return the alternatives of layers, without what are the layers' own figures."""
-    own = {"kv_bytes": instance.cached_bytes(1)}
+    own: JsonObject = {"kv_bytes": instance.cached_bytes(1)}
     found = {}
     for name, one in instance.alternatives.items():
-        said = {"layers": None if one.layers.all() else np.flatnonzero(one.layers)}
+        said: JsonObject = {"layers": None if one.layers.all() else np.flatnonzero(one.layers)}
         for figure, value in one.parts().items():
             usual = own.get(figure, getattr(instance, figure, None))
             if figure == "exclusive":

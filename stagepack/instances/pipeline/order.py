@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -264,7 +265,7 @@ def _short(number: int) -> str:
 
 def _stashes(instance: PipelinePartition) -> int:
     """Return how many stashed microbatches make a difference; 0 where none is counted."""
-    every = (instance, *instance.alternatives.values())
+    every: list[Any] = [instance, *instance.alternatives.values()]
     stashing = instance.training and any(one.stash.any() for one in every)
     limited = any(
         device.memory is not None and device.memory < LARGEST for device in instance.cluster.devices

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -84,9 +85,10 @@ def require(given: PartitionData) -> None:
 
 def _sums(given: PartitionData) -> None:
     """Refuse figures whose sums could overflow."""
+    every: list[Any] = [given, *given.alternatives.values()]
     cycles = sum(
         float(np.sum(column, dtype=np.float64))
-        for one in (given, *given.alternatives.values())
+        for one in every
         for column in (one.forward, one.backward)
     )
     if cycles >= LARGEST:
