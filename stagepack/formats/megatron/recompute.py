@@ -56,8 +56,8 @@ def recompute(instance: PipelinePartition, solution: PipelineSolution, *, letter
         raise InputError(
             f"{what}: Megatron-LM recomputes as many first layers of every stage",
             field="choices",
-            remedy=f"solve with alternatives_per=stage, or say --recompute-num-layers {most} and "
-            "check what that takes",
+            remedy=f"say --recompute-num-layers {most} and check what that takes, or write "
+            "torch-recompute",
         )
     if counts == [len(names) for names in stages]:
         return "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1\n"

@@ -76,7 +76,7 @@ def llama(
     every = chain.from_iterable(_on_cpu(instance, solution, letters, "llama.cpp"))
     blocks = "|".join(str(block) for block, there in enumerate(every) if there)
     if blocks:
-        line += f' --override-tensor "blk\\.({blocks})\\.{TENSORS.of(tensors)}.*=CPU"'
+        line += f' --override-tensor "blk\\.({blocks})\\.{TENSORS.of(tensors)}=CPU"'
     return line + "\n"
 
 

@@ -416,7 +416,7 @@ def _instead(instance: PipelinePartition) -> JsonObject | None:
     for name, one in instance.alternatives.items():
         said: JsonObject = {"layers": None if one.layers.all() else np.flatnonzero(one.layers)}
         for figure, value in one.parts().items():
-            usual = own.get(figure, getattr(instance, figure, None))
+            usual: Any = own.get(figure, getattr(instance, figure, None))
             if figure == "exclusive":
                 unlike = {k: v for k, v in value.items() if not np.array_equal(v, usual.get(k, ()))}
                 said[figure] = unlike or None
