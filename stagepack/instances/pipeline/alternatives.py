@@ -155,7 +155,7 @@ def _alternative(
         categories = {name: np.where(layers, 0, value) for name, value in categories.items()}
         rest = categories.get("memory", np.zeros(n, dtype=np.int64))
         categories["memory"] = column("exclusive", said, rest)
-    elif said is not None and any(own["exclusive"].values()):
+    elif said is not None and any(held.any() for held in own["exclusive"].values()):
         raise InputError(
             "is said in all, and only some of its categories count",
             field=f"{where}.exclusive",
