@@ -83,7 +83,7 @@ def test_torch_wraps_the_layers_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = types.SimpleNamespace(checkpoint=checkpoint)
     monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace())
     monkeypatch.setitem(sys.modules, "torch.utils", types.SimpleNamespace())
-    monkeypatch.setitem(sys.modules, "torch.utils.checkpoint", fake)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "torch.utils.checkpoint", fake)
     made: dict[str, Any] = {}
     exec(written("torch-recompute", ".ff....."), made)
     assert made["LAYERS"] == {"layers.0", "layers.1"}

@@ -14,7 +14,7 @@ import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.formats.roles import require_in_order, stage_letters, taken_by_units
-from stagepack.instances.pipeline.alternatives import settled
+from stagepack.instances.pipeline.choices import settled
 from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.words import Parameter

@@ -48,7 +48,7 @@ from stagepack.errors import InputError
 from stagepack.formulations.base import LARGEST_FACTOR
 from stagepack.formulations.pipeline.model import PipelineModel
 from stagepack.heuristics.pipeline.bounds import objective_bound
-from stagepack.instances.pipeline.alternatives import cycles_of_options, options
+from stagepack.instances.pipeline.choices import cycles_of_options, options
 from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.order import assign_devices

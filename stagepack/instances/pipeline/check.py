@@ -15,7 +15,7 @@ from typing import assert_never
 import numpy as np
 
 from stagepack.contracts import Number
-from stagepack.instances.pipeline import alternatives
+from stagepack.instances.pipeline import choices
 from stagepack.instances.pipeline.data import PartitionData, PipelineSolution
 from stagepack.instances.pipeline.problem import Objective
 from stagepack.instances.profile import Array, Link
@@ -40,8 +40,8 @@ def check(instance: PartitionData, solution: PipelineSolution) -> tuple[Violatio
     if found:
         return tuple(found)
     cuts, devices = solution.boundaries, solution.devices
-    found += [*alternatives.broken(instance, solution), *_misplaced(instance, devices)]
-    instance = alternatives.settled(instance, solution)
+    found += [*choices.broken(instance, solution), *_misplaced(instance, devices)]
+    instance = choices.settled(instance, solution)
     for variable in instance.variables:
         inside = slice(bisect_right(cuts, variable.first), bisect_right(cuts, variable.last))
         found += [
@@ -126,7 +126,7 @@ def shape(instance: PartitionData, solution: PipelineSolution) -> list[Violation
         found.append(Violation("devices", f"{len(devices):,} devices for {len(cuts) - 1:,} stages"))
     if any(not 0 <= d < k for d in devices):
         found.append(Violation("devices", f"[{some(devices)}] names one outside 0..{k - 1:,}"))
-    return [*found, *alternatives.misfits(instance, solution.choices)]
+    return [*found, *choices.misfits(instance, solution.choices)]
 
 
 def evaluate(instance: PartitionData, solution: PipelineSolution) -> Number:
@@ -135,7 +135,7 @@ def evaluate(instance: PartitionData, solution: PipelineSolution) -> Number:
     O(n + stages).  Integer cycles are summed and divided by speeds exactly; other cycles are
     floating-point sums without accumulated error.
     """
-    instance = alternatives.settled(instance, solution)
+    instance = choices.settled(instance, solution)
     compute = [stage_compute(instance, *stage) for stage in solution.stages]
     if instance.placed:
         return plain(max(_loads_of_devices(instance, solution)))
@@ -157,7 +157,7 @@ def unevenness(
 
     The less that is, the more even is the partition.
     """
-    instance = alternatives.settled(instance, solution)
+    instance = choices.settled(instance, solution)
     stages, loads = solution.stages, _loads(instance, solution)
     if instance.placed:
         loads = _loads_of_devices(instance, solution)

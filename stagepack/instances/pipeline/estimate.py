@@ -25,7 +25,6 @@ from stagepack.contracts import JsonObject, Number
 from stagepack.errors import InputError
 from stagepack.files import finite
 from stagepack.instances.base import require_instance
-from stagepack.instances.pipeline.alternatives import settled
 from stagepack.instances.pipeline.check import (
     device_memory,
     host_cycles,
@@ -34,6 +33,7 @@ from stagepack.instances.pipeline.check import (
     send_cycles,
     stage_compute,
 )
+from stagepack.instances.pipeline.choices import settled
 from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.problem import KIND

@@ -21,7 +21,7 @@ import numpy as np
 from stagepack.contracts import Number
 from stagepack.errors import InputError
 from stagepack.instances.pipeline import at_once
-from stagepack.instances.pipeline.alternatives import cycles_of_options, least
+from stagepack.instances.pipeline.choices import cycles_of_options, least
 from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.order import StageOrder, assign_devices, device_classes

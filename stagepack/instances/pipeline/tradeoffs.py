@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from stagepack.instances.pipeline.alternatives import settled
 from stagepack.instances.pipeline.check import stage_headroom
+from stagepack.instances.pipeline.choices import settled
 from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.estimate import StageEstimate, estimate
 from stagepack.instances.pipeline.instance import PipelinePartition

@@ -13,13 +13,13 @@ from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.base import require_instance, valid_solution
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
-from stagepack.instances.pipeline.alternatives import settled
 from stagepack.instances.pipeline.check import (
     device_memory,
     host_cycles,
     stage_compute,
     stage_memory,
 )
+from stagepack.instances.pipeline.choices import settled
 from stagepack.instances.profile import Array, Link
 from stagepack.result import Result
 

@@ -20,7 +20,7 @@ from stagepack.heuristics.pipeline.options import search
 from stagepack.heuristics.pipeline.prober import Prober
 from stagepack.heuristics.pipeline.tuning import TUNING, PipelineTuning
 from stagepack.instances.pipeline import PipelineSolution
-from stagepack.instances.pipeline.alternatives import least
+from stagepack.instances.pipeline.choices import least
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
 from stagepack.progress import Progress, Stopped

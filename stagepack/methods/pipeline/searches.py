@@ -15,7 +15,7 @@ from stagepack.heuristics.effort import spend
 from stagepack.heuristics.pipeline.bounds import work_bound
 from stagepack.heuristics.pipeline.tuning import TUNING, PipelineTuning
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
-from stagepack.instances.pipeline.alternatives import settled
+from stagepack.instances.pipeline.choices import settled
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.methods import Settings, counted
 from stagepack.methods import pipeline as methods

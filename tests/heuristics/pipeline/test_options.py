@@ -16,8 +16,8 @@ from stagepack.heuristics.pipeline.options import label_kernels
 from stagepack.heuristics.pipeline.options.costs import UNLIMITED, Chooser
 from stagepack.heuristics.pipeline.tuning import TUNING
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
-from stagepack.instances.pipeline.alternatives import broken, settled
 from stagepack.instances.pipeline.check import stage_compute, stage_memory
+from stagepack.instances.pipeline.choices import broken, settled
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.methods.pipeline import METHODS
 from tests.chosen_pipelines import chosen_instance, chosen_optimum
@@ -167,14 +167,14 @@ def deep(n: int = 40, seed: int = 0) -> PipelinePartition:
 
 def test_too_many_trade_offs_leave_a_bound_and_auto_goes_on() -> None:
     few = {"tuning": {"options": {"most_labels": 4}}}
-    whole = sp.solve(deep(), method="dp")
+    whole: Any = sp.solve(deep(), method="dp")
     assert proved(whole)
-    cut_off = sp.solve(deep(), method="dp", warm_start="greedy", options=few)
+    cut_off: Any = sp.solve(deep(), method="dp", warm_start="greedy", options=few)
     assert cut_off.solution is not None
     assert not proved(cut_off)
     assert "trade-offs" in cut_off.reason
     assert cut_off.bound <= whole.objective <= cut_off.objective
-    auto = sp.solve(deep(), method="auto", options=few, time_limit=5)
+    auto: Any = sp.solve(deep(), method="auto", options=few, time_limit=5)
     assert auto.objective is not None
     assert auto.bound is not None
     assert auto.bound <= whole.objective <= auto.objective <= cut_off.objective
@@ -199,7 +199,7 @@ def test_fills_go_on_where_they_paused() -> None:
 
 
 def test_limits_keep_what_was_found() -> None:
-    result = sp.solve(deep(90, 3), method="dp", time_limit=0.01)
+    result: Any = sp.solve(deep(90, 3), method="dp", time_limit=0.01)
     assert result.solution is None or result.bound <= result.objective
 
 
@@ -207,7 +207,7 @@ def test_limits_keep_what_was_found() -> None:
 def test_methods_know_alternatives_or_refuse_them_by_name(method: str) -> None:
     instance = deep(6)
     if method in (*EXACT, *ROUGH):
-        result = sp.solve(instance, method=method)
+        result: Any = sp.solve(instance, method=method)
         assert result.solution is not None
         assert not instance.check(result.solution)
         return

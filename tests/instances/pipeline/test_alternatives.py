@@ -166,8 +166,10 @@ def test_the_schedule_counts_what_was_chosen() -> None:
     solution = taking("full", "none", "none", "full")
     schedule = sp.PipelineSchedule.from_partition(training(), solution, split=False)
     assert schedule.forward.tolist() == [30, 70]
+    assert schedule.backward is not None
     assert schedule.backward.tolist() == [70, 180]
     assert schedule.memory_forward.tolist() == [9 + 1, 12 + 3]
+    assert schedule.limit is not None
     assert schedule.limit.tolist() == [50 - 12 - 9, 50 - 12 - 12]
 
 

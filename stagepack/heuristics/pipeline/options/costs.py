@@ -23,8 +23,8 @@ from stagepack.heuristics.effort import SHORT, spend
 from stagepack.heuristics.pipeline.options import label_kernels as kernels
 from stagepack.heuristics.pipeline.tuning import OptionTuning
 from stagepack.instances.pipeline import Objective, PipelineSolution
-from stagepack.instances.pipeline.alternatives import options
 from stagepack.instances.pipeline.at_once import held_once, next_of, peaks
+from stagepack.instances.pipeline.choices import options
 from stagepack.instances.pipeline.order import assign_devices
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array

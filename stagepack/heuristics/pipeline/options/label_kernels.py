@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from stagepack.instances.profile import Array
-from stagepack.kernels.compiled import inner, tiered
+from stagepack.kernels.compiled import step, tiered
 
 TOO_MANY = -1
 FIRST, END, COUNT, SIDE, FULL = range(5)
@@ -66,7 +66,7 @@ class Room(NamedTuple):
     origin: Array
 
 
-@inner
+@step
 def _extend(
     options: Options, layer: int, within: int, held: int, room: Room, side: int, count: int
 ) -> int:
