@@ -8,7 +8,8 @@ DNN Graph Operators*, NeurIPS 2020): ``maxFPGAs`` accelerators with ``maxSizePer
 
 What becomes of it: the load of an accelerator is the time of its nodes and, once for each node with
 an edge across its boundary, the cost of that; a CPU computes alone; devices may stay empty.  Nodes
-are called by their ids.  Whatever else nodes and edges say (``layerId``, ``size`` of edges) is left
+are called by their ids.  Its latency inputs are files of the same format, to be solved for the
+objective ``latency``.  Whatever else nodes and edges say (``layerId``, ``size`` of edges) is left
 out.
 """
 

@@ -25,6 +25,7 @@ Constraints
     last             L >= F_v
     path             L >= times of the nodes of P where they are, and costs of nets between them
                      where these cross
+    order            r_v >= r_u + 1 on the same conditions as F, where both might take no time
     alike            of like accelerators, the first block of one is before that of the next
 Size
     |B| |D| places, |N| |D| cuts, |E| |D| conditional rows
@@ -103,7 +104,8 @@ class Latency(Formulation[GraphPartition, GraphSolution]):
         near = [int(np.gcd.reduce(f[f <= far], axis=None)) for f in figures if (f <= far).any()]
         node_time, cpu_time, cost, time = (np.minimum(f, far + 1) for f in figures)
         longest = np.maximum(node_time.max(axis=0, initial=0), cpu_time)
-        total = int(longest.sum()) + (len(self.devices) + 1) * int(cost.sum())
+        # The row of the path has each figure once for every device.
+        total = (len(self.devices) + 1) * (int(longest.sum()) + int(cost.sum()))
         unit = math.gcd(*near) or 1
         if total // unit >= LARGEST_FACTOR:
             largest = LARGEST_VALUE if fine else LARGEST_FACTOR

@@ -42,18 +42,9 @@ class _Run:
         if reason:
             progress.prove_infeasible(reason)
             return
-        least, longest = self.sample.least(), self.tuning.latency.longest_path
-        head, _ = self.sample.heads(least, progress.require_time)
+        head, _ = self.sample.heads(self.sample.least(), progress.require_time)
         self.least = int(head.max())
         progress.raise_bound(self.sample.bound(self.least), "critical path")
-        for weight in (least, least + self.sample.sent()):
-            ticks = path_bound(self.sample, weight, longest, progress.require_time)
-            if ticks >= FAR:
-                self.impossible = True
-                progress.prove_infeasible(UNPLACED)
-                return
-            self.least = max(self.least, ticks)
-            progress.raise_bound(self.sample.bound(ticks), "cuts of a path")
 
     def start(self) -> None:
         """Offer a first solution as the settings want it."""
@@ -61,6 +52,20 @@ class _Run:
         offer_start(self.instance, self.progress, self.settings, starts)
         if self.progress.solution is not None:
             self.search.take(self.sample.places(self.progress.solution))
+        self._raise_bound()
+
+    def _raise_bound(self) -> None:
+        """Look at the cuts of two paths: the longest, and that with most to send, too."""
+        sample, progress = self.sample, self.progress
+        least, longest = sample.least(), self.tuning.latency.longest_path
+        for weight in (least, least + sample.sent()):
+            progress.require_time()
+            ticks = path_bound(sample, weight, longest, progress.require_time)
+            if ticks >= FAR:
+                progress.prove_infeasible(UNPLACED)
+                return
+            self.least = max(self.least, ticks)
+            progress.raise_bound(sample.bound(ticks), "cuts of a path")
 
     def cuts(self) -> None:
         """Offer the best cuts of orders."""
@@ -137,8 +142,7 @@ def auto(instance: GraphPartition, progress: GraphProgress, settings: Settings) 
     if run.impossible:
         return
     run.start()
-    if progress.proved:
-        return
+    progress.require_time()
     if run.everything():
         return
     steps = run.tuning.latency
@@ -169,6 +173,7 @@ def local_search(instance: GraphPartition, progress: GraphProgress, settings: Se
     if run.impossible:
         return
     run.start()
+    progress.require_time()
     run.anneal()
     if progress.solution is None:
         progress.reason = "local-search: no cut of an order keeps within the memory of devices"

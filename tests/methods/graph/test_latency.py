@@ -19,6 +19,12 @@ from tests.latency_graphs import brute_force, makespan, random_instance
 KNOWING = ("auto", "cp-sat", "local-search")
 
 
+def worth(result: sp.Result[GraphSolution]) -> float:
+    """Return what an answer is worth that is known to be one."""
+    assert result.objective is not None
+    return result.objective
+
+
 def large(seed: int, nodes: int, **options: Any) -> GraphPartition:
     """Return a graph of layers that is too large to be tried."""
     rng = np.random.default_rng(seed)
@@ -58,13 +64,13 @@ def test_answers_are_those_of_trying_everything(seed: int) -> None:
             own = makespan(instance, devices)
             assert own is not None
             assert result.objective == pytest.approx(float(own), rel=1e-9)
-            assert result.objective >= value - near
+            assert worth(result) >= value - near
             wide = instance.tolerance > 0 or "huge" in instance.name
             if method == "auto" or (method == "cp-sat" and not wide):
                 assert result.status is sp.Status.OPTIMAL
-                assert abs(result.objective - value) <= near
+                assert abs(worth(result) - value) <= near
             elif method == "cp-sat":  # steps may be too coarse for the last digits
-                assert result.objective <= value * (1 + 1e-6) + near
+                assert worth(result) <= value * (1 + 1e-6) + near
                 assert result.bound is not None
                 assert result.bound >= value * (1 - 1e-6) - near
 
@@ -102,7 +108,7 @@ def test_chains_have_the_latency_of_chains() -> None:
         crossing = [0, *traffic[:-1].tolist(), 0]
         chain = sp.PipelinePartition.from_arrays(
             time,
-            cluster=sp.Cluster(devices=[sp.Device(speed=int(v), memory=room) for v in speeds]),
+            cluster=sp.Cluster(devices=tuple(sp.Device(speed=int(v), memory=room) for v in speeds)),
             exclusive=memory,
             recv_cycles=np.tile(crossing, (k, 1)),
             send_cycles=np.tile(crossing, (k, 1)),
@@ -130,10 +136,12 @@ def test_more_freedom_makes_nothing_worse() -> None:
         ]
         if len({*instance.speeds.tolist()}) == 1 and instance.capacity is None:
             freer.append(instance.replace(accelerators=instance.accelerators + 1))
-        for other in freer if value is not None else ():
+        if value is None:
+            continue
+        for other in freer:
             relaxed = sp.solve(other)
             assert relaxed.status is sp.Status.OPTIMAL
-            assert relaxed.objective <= value * (1 + 1e-9)
+            assert worth(relaxed) <= value * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
@@ -179,17 +187,17 @@ def test_exact_methods_agree_on_larger_graphs() -> None:
         assert {one.status for one in found} == {sp.Status.OPTIMAL}
         assert len({one.objective for one in found}) == 1
         search = sp.solve(graph, "local-search", time_limit=10)
-        assert found[0].objective <= search.objective <= 1.1 * found[0].objective
+        assert worth(found[0]) <= worth(search) <= 1.1 * worth(found[0])
 
 
 def test_a_start_is_taken_and_never_made_worse() -> None:
     graph = large(3, 60)
     everywhere = GraphSolution.of(graph, [4] * graph.n)
     start = sp.solve(graph, "local-search", warm_start=everywhere, time_limit=3)
-    assert start.objective < graph.evaluate(everywhere)
+    assert worth(start) < graph.evaluate(everywhere)
     for method in KNOWING:
         again = sp.solve(graph, method, warm_start=start.solution, time_limit=1)
-        assert again.objective <= start.objective
+        assert worth(again) <= worth(start)
     with pytest.raises(sp.InputError, match="warm_start"):
         sp.solve(graph, "cp-sat", warm_start="linear-dp")
 
@@ -206,7 +214,7 @@ def test_limits_return_what_is_known_with_its_bound(method: str) -> None:
 def test_runs_by_work_repeat() -> None:
     for method in KNOWING:
         runs = [
-            sp.solve(large(6, 30), method, time_limit=0.2, options={"deterministic": True})
+            sp.solve(large(6, 16), method, time_limit=1.5, options={"deterministic": True})
             for _ in range(2)
         ]
         assert runs[0].objective == runs[1].objective
