@@ -364,7 +364,8 @@ def test_a_batch_of_no_samples_is_refused_and_an_empty_cache_is_not() -> None:
 def test_a_profile_is_of_inference_unless_training_is_said() -> None:
     """As is everything else; instances are what the profile's bytes are of."""
     net = torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(4)))
-    for said, trains in (({}, False), ({"training": False}, False), ({"training": True}, True)):
+    asked: list[tuple[dict[str, Any], bool]] = [({}, False), ({"training": True}, True)]
+    for said, trains in asked:
         profile = sp.profile_model(net, (torch.zeros(2, 8),), **said)
         assert ("gradients" in profile.layers[0].exclusive) == trains
         chain = sp.PipelinePartition.from_profile(profile, sp.Cluster.uniform(2))
