@@ -114,6 +114,7 @@ TABLES = [  # header, rows, columns, how lifetimes are read, ends
      IN.format("first op", "last op"), [2, 5]),
     ("  name   nbytes start  end  ", ROWS.replace(",", "   ").replace("\n", " \r\n"), "",
      IN.format("start", "end"), [2, 5]),
+    ("name,bytes,first,last,", ROWS.replace("\n", ",7\n"), "", IN.format("first", "last"), [2, 5]),
     ("name,bytes,alloc,free", ROWS, "upper=free", HALF.format("alloc", "free"), [1, 4]),
     ("name,bytes,alloc,free", ROWS, "last=free", IN.format("alloc", "free"), [2, 5]),
     ("what,much,a,b", ROWS, "id=what,size=much,lower=a,upper=b", HALF.format("a", "b"), [1, 4]),

@@ -86,7 +86,7 @@ def smaller(given: LmemPacking) -> LmemPacking | None:
     """Return a packing of smaller buffers."""
     if given.gaps or given.allowed or str(given.objective) == "moves":
         return None
-    return same_weight(given, given.replace(size=np.maximum(1, given.size - 1)))
+    return same_weight(given, given.replace(size=np.maximum(0, given.size - 1)))
 
 
 def shorter(given: LmemPacking) -> LmemPacking | None:

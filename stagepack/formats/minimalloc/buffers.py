@@ -164,7 +164,8 @@ def _header(names: tuple[str, ...], said: dict[str, str]) -> tuple[dict[str, int
         at[own], told[own] = names.index(name), role
     for position, (given, alias) in enumerate(zip(names, looked_up, strict=True)):
         name = BUFFER_ALIASES.get(alias, alias)
-        if position in at.values() or (said and (name in told or name not in BUFFERS)):
+        unsaid = not alias or (said and (name in told or name not in BUFFERS))
+        if position in at.values() or unsaid:  # or without a name, as an index
             continue
         if name not in BUFFERS:
             unknown.append(given)
