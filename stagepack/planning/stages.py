@@ -436,7 +436,13 @@ class Structure:
 
 
 def require_one_each(model: InstanceT) -> InstanceT:
-    """Return an instance; refuse a chain with several stages a device: plans do not know them."""
+    """Return an instance; refuse chains of moves, and of several stages a device."""
+    if isinstance(model, PipelinePartition) and model.objective == "moves":
+        raise InputError(
+            "plans know no previous cut",
+            field="objective",
+            remedy="solve the partition, then its schedule (PipelineSchedule.from_partition)",
+        )
     if isinstance(model, PipelinePartition) and model.placed:
         raise InputError(
             "plans have one stage on each device",
