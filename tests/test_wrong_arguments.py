@@ -62,7 +62,7 @@ def calls(folder: Path) -> dict[str, tuple[Any, ...]]:
         "read_measured": (file,), "read_plan": (file,), "read_result": (answer, CHAIN),
         "read_solution": (answer,), "read_store": (file,), "read_suite": (file,),
         "read_tuning": (file,), "report": (solved, folder / "page.html"),
-        "schema": ("lmem-packing",), "solve": (CHAIN,), "suite": (),
+        "recut": chain, "schema": ("lmem-packing",), "solve": (CHAIN,), "suite": (),
         "tune": (made, {"devices": [2, 3]}), "write": (CHAIN, folder / "again.json"),
         "write_solution": (*chain, folder / "solution.json"),
     }  # fmt: skip
@@ -70,7 +70,7 @@ def calls(folder: Path) -> dict[str, tuple[Any, ...]]:
 
 ELSEWHERE = {
     "build_stages", "compile_partitioned_model", "measure_plan", "pipe_model", "profile_model",
-    "run_pipeline",  # need PyTorch
+    "run_pipeline", "tied_gradients",  # need PyTorch
     "compare",  # below: it runs processes
     "formats", "versions",  # take nothing
 }  # fmt: skip

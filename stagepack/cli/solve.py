@@ -182,13 +182,7 @@ def solve(
         "seed": seed,
         "options": options or None,
     }
-    best = result = _solved(problem, method, start, how)
-    if near is not None and best.solution is not None:
-        from stagepack.tradeoffs.moves import nearly
-
-        chain: Any = problem  # as only chains have a tolerance
-        problem = nearly(chain, best, near)
-        result = _solved(problem, method, best.solution, how)
+    problem, best, result = _nearly(problem, method, start, near, how)
     document: JsonObject = {}
     output = apart(output, as_json=as_json)
     rescue = Rescue()
@@ -217,6 +211,19 @@ def solve(
         print_parts(saved, outputs=written)
     unproved = 0 if proved else EXIT_UNVERIFIED
     raise typer.Exit(EXIT_INPUT if rescue else exit_code(result) or unproved)
+
+
+def _nearly(
+    problem: Any, method: str, start: Solution | str, near: float | None, how: JsonObject
+) -> tuple[Problem, Result[Solution], Result[Solution]]:
+    """Return what is asked at last, the best answer, and that which moves little beside it."""
+    best = _solved(problem, method, start, how)
+    if near is None or best.solution is None:
+        return problem, best, best
+    from stagepack.tradeoffs.moves import nearly
+
+    question = nearly(problem, best, near)
+    return question, best, _solved(question, method, best.solution, how)
 
 
 def _solved(

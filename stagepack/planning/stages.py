@@ -437,6 +437,12 @@ class Structure:
 
 def require_one_each(model: InstanceT) -> InstanceT:
     """Return an instance; refuse a chain with what plans do not know."""
+    if isinstance(model, PipelinePartition) and model.objective == "moves":
+        raise InputError(
+            "plans know no previous cut",
+            field="objective",
+            remedy="solve the partition, then its schedule (PipelineSchedule.from_partition)",
+        )
     if isinstance(model, PipelinePartition) and model.placed:
         raise InputError(
             "plans have one stage on each device",

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from stagepack.contracts import Number
 from stagepack.errors import InputError
-from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
+from stagepack.instances.base import require_instance
+from stagepack.instances.pipeline import KIND, Objective, PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.previous import Previous, held_by, names_of
 from stagepack.instances.profile import Cluster
 from stagepack.result import Result
@@ -61,7 +62,10 @@ def recut(
     InputError
         As :func:`solve` and :meth:`.PipelinePartition.from_previous`.
     """
-    require_number(tolerance, "tolerance", "a share such as 0.05", 0)
+    require_instance(instance, KIND)
+    share = require_number(tolerance, "tolerance", "a share such as 0.05", 0)
+    if share is None:
+        raise InputError("None", field="tolerance", remedy="give a share such as 0.05, or 0")
     instance.from_previous(previous, devices=devices)  # refused before time is spent
     best = solve(instance, **options)
     if best.solution is None or best.objective is None:

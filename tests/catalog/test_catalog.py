@@ -177,7 +177,7 @@ def test_the_suite_covers_the_ground() -> None:
     assert all(packing.n < 200 for packing in packings)
     instances: list[PipelinePartition] = catalog.suite("pipeline-partition")
     assert 8 <= len(instances) <= 10
-    assert {instance.objective for instance in instances} >= set(TABLE.known)
+    assert {instance.objective for instance in instances} == {*TABLE.known} - {"moves"}
     assert {instance.training for instance in instances} == {True, False}
     assert len({instance.name for instance in instances}) == len(instances)
     assert all(instance.n <= 62 and instance.k <= 8 for instance in instances)

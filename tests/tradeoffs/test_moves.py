@@ -33,13 +33,13 @@ def chain(devices: str = "abcd", **changes: Any) -> sp.PipelinePartition:
 
 def test_a_failed_device_moves_its_layers_and_few_others() -> None:
     left = chain("abd")
-    best, moves, limit = sp.recut(left, BEFORE, devices="abcd")
+    best, moves, limit = sp.recut(left, BEFORE, devices=list("abcd"))
     assert (best.objective, limit) == (16, 16)
     assert moves is not None
     # Layers 3 and 4 were on c, and layer 2 leaves b, which takes them: all others would cost more.
     assert (moves.status, moves.objective) == ("OPTIMAL", 120)
     assert moves.solution == sp.PipelineSolution((0, 3, 5, 8), (0, 1, 2))
-    _, moves, limit = sp.recut(left, BEFORE, 0.3, devices="abcd")
+    _, moves, limit = sp.recut(left, BEFORE, 0.3, devices=list("abcd"))
     assert moves is not None
     assert limit == 20
     assert moves.objective == 90  # d takes those of c
@@ -56,7 +56,7 @@ def test_nothing_moves_where_the_cut_in_place_is_good_enough() -> None:
 
 
 def test_more_devices_take_layers_from_those_that_hold_them() -> None:
-    _, moves, _ = sp.recut(chain("xabcd"), BEFORE, 1.0, devices="abcd")
+    _, moves, _ = sp.recut(chain("xabcd"), BEFORE, 1.0, devices=list("abcd"))
     assert moves is not None
     assert moves.objective == 10  # x runs the first layer
     unnamed = chain(cluster=sp.Cluster.uniform(3))

@@ -90,7 +90,10 @@ def held_once(shared: SharedBytes, n: int, pause: Callable[[], object] = lambda:
 def held_in_part(shared: SharedBytes, n: int, pause: Callable[[], object] = lambda: None) -> Array:
     """Return, shape (n + 1, n + 1), the bytes of keys that [a, b) uses as other layers do, too.
 
-    As :func:`held_once`.
+    Parameters
+    ----------
+    shared, n, pause
+        As :func:`held_once` takes them.
     """
     delta = _uses(shared, n)
     order = np.lexsort((shared.layer, shared.key))

@@ -137,8 +137,7 @@ class CostsInTicks:
             else:
                 received += sent
                 pause()
-                received += self.compute_matrix(c)
-                work.append(received)
+                work.append(self.compute_matrix(c) + received)  # contiguous, as kernels want it
             pause()
         self._work, self.tabular = work or self._work, True
 

@@ -64,7 +64,7 @@ def _holders(
     if isinstance(previous, Mapping):
         previous = PipelineSolution.from_dict(previous)
     if not isinstance(previous, PipelineSolution):
-        held = list(previous)
+        held = _all_names(previous, "previous", f"{remedy}, or a device's name for each")
         if len(held) != instance.n:
             raise InputError(
                 f"names devices of {len(held):,} layers, of {instance.n:,}",
@@ -73,7 +73,14 @@ def _holders(
             )
         return held
     cuts = previous.boundaries
-    if len(cuts) < 2 or cuts[0] != 0 or cuts[-1] != instance.n or list(cuts) != sorted(cuts):
+    if (
+        previous.malformed()
+        or not previous.devices
+        or len(cuts) < 2
+        or cuts[0] != 0
+        or cuts[-1] != instance.n
+        or list(cuts) != sorted(cuts)
+    ):
         raise InputError(
             f"[{some(cuts)}] is no cut of {instance.n:,} layers", field="previous", remedy=remedy
         )
@@ -82,7 +89,11 @@ def _holders(
         devices = instance.cluster
         if not any(device.name for device in devices.devices):  # then numbers are names
             devices = [f"device {at}" for at in range(max(most + 1, instance.k))]
-    names = names_of(devices) if isinstance(devices, Cluster) else list(map(str, devices))
+    names: list[str | None] = []
+    if isinstance(devices, Cluster):
+        names += names_of(devices)
+    else:
+        names = _all_names(devices, "devices", "give a cluster, or the names of its devices")
     if most >= len(names) or min(previous.devices) < 0:
         raise InputError(
             f"has a stage on device {most}, of {len(names)} named",
@@ -90,3 +101,12 @@ def _holders(
             remedy="give the names of the devices of that cut, in its order (devices)",
         )
     return [names[device] for first, end, device in previous.stages for _ in range(first, end)]
+
+
+def _all_names(given: object, field: str, remedy: str) -> list[str | None]:
+    """Return a row of names; refuse what is none, as what a `field` says."""
+    if not isinstance(given, list | tuple):
+        raise InputError(f"{str(given)[:40]!r} is no row of names", field=field, remedy=remedy)
+    if not all(one is None or isinstance(one, str) for one in given):
+        raise InputError("holds what is no name", field=field, remedy=remedy)
+    return list(given)

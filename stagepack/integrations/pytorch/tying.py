@@ -18,7 +18,10 @@ class TiedGradients:
     """
 
     def __init__(self, stages: Stages, devices: Sequence[int], rank: int) -> None:
-        """Make a group of the ranks that hold each tied parameter, on all processes alike."""
+        """Make a group of the ranks that hold each tied parameter, on all processes alike.
+
+        `stages`, `devices` and `rank` are those of :func:`.tied_gradients`.
+        """
         if len(devices) != len(stages):
             raise InputError(
                 f"{len(devices)} ranks for {len(stages)} stages",

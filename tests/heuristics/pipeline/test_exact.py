@@ -314,6 +314,10 @@ def test_kernels_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
         {"training": True, "stash": cycles, "exclusive": cycles, "capacity": 10**3},
         {"objective": "transfer-bounded", "recv_cycles": np.ones((3, 13))},
         {"compute_table": table, "memory_table": table, "capacity": 150},
+        *(
+            {"objective": objective, "training": True, "tied": {"w": (9, [0, 11])}, "bandwidth": 1}
+            for objective in ("sum", "overlap", "transfer-bounded")
+        ),
     ]
     for options in cases:
         run(dp.solve, PipelinePartition.from_arrays(cycles / 2, **{"devices": 3, **options}))
