@@ -113,10 +113,10 @@ class OptionTuning(Tuning):
     not_zero = ("labels_at_once", "most_labels", "first_share", "growth")
     at_once = ("most_labels",)
 
-    most_labels: int = 400_000
+    most_labels: int = 250_000
     """Trade-offs of ticks and bytes of one run of layers; more are refused."""
 
-    labels_at_once: int = 1_000_000
+    labels_at_once: int = 400_000
     """Labels that are made between two looks at the clock: about 0.1 s."""
 
     label_seconds: float = 6e-8

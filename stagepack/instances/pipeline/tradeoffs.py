@@ -77,6 +77,9 @@ def what_ifs(instance: PipelinePartition) -> Iterator[WhatIf]:
     unlike = tables or len({device.kind for device in cluster.devices}) > 1
     if unlike and not instance.free_order and not instance.placed:
         yield WhatIf("stages in any order", instance.replace(free_order=True), "--free-order")
+    if instance.alternatives_per == "stage":
+        each = instance.replace(alternatives_per="layer")
+        yield WhatIf("alternatives layer by layer", each, "--alternatives-per layer")
     if not instance.fewer_stages and (unlike or instance.objective is not Objective.BOTTLENECK):
         freed = instance.replace(fewer_stages=True)
         yield WhatIf("devices that may stay unused", freed, "--fewer-stages")

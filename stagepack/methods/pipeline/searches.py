@@ -278,11 +278,12 @@ def _auto(instance: PipelinePartition, progress: PipelineProgress, settings: Set
     for name in ("bisect", "dp", "cp-sat"):
         if not unsupported[name](instance):
             _PARTS[name](instance, progress, settings)
-            if progress.proved or name != "dp" or not instance.alternatives:
+            done = progress.proved or progress.infeasible_reason is not None
+            if done or name != "dp" or not instance.alternatives:
                 return
             settings = dataclasses.replace(settings, warm_start=None)
     if progress.solution is not None:
-        return
+        return  # with the reason why dp came to no end
     _start(instance, progress, settings)
     progress.reason = f"no exact method applies; cp-sat: {unsupported['cp-sat'](instance)}"
 

@@ -64,6 +64,8 @@ class Chooser:
         self.base = np.zeros(costs.n + 1, dtype=np.int64)
         np.cumsum(np.where(self.has, fastest, UNLIMITED).min(axis=0), out=self.base[1:])
         uses = len(instance.shared.layer)
+        if uses and (costs.n + 1) ** 2 > tuning.most_runs:
+            raise self._refusal(f"{costs.n:,} layers that share keys are too many", "join layers")
         self._held = held_once(instance.shared, costs.n) if uses else np.zeros((1, 1), np.int64)
         most = tuning.most_labels
         self._room = kernels.Room(
@@ -127,13 +129,15 @@ class Chooser:
         return cost
 
     def _too_many(self) -> InputError:
-        return InputError(
+        return self._refusal(
             f"there are more than {self.tuning.most_labels:,} trade-offs of ticks and bytes in one "
             "stage",
-            field="method dp",
-            remedy="use cp-sat, join layers, round their figures, or choose once a stage "
-            "(alternatives_per)",
+            "join layers, round their figures, or choose once a stage (alternatives_per)",
         )
+
+    @staticmethod
+    def _refusal(what: str, remedy: str) -> InputError:
+        return InputError(what, field="alternatives", remedy=f"use cp-sat, {remedy}")
 
     def _uniform(self, given: kernels.Options, within: Array, spare: int, last: Array) -> Array:
         """Return :meth:`table` where all layers of a stage that have it take the same option."""
@@ -218,7 +222,8 @@ class Chooser:
             for one in self.figures:
                 rows += [one.forward, one.backward, one.temporary, one.stash, one.kv_bytes]
                 rows += [sum(one.exclusive.values(), np.zeros(self.costs.n, dtype=np.int64))]
-            columns = np.stack([np.asarray(row, dtype=np.float64) for row in rows], axis=1)
+            whole = [row if row.itemsize == 8 else row.astype(np.int64) for row in rows]
+            columns = np.stack([row.view(np.int64) for row in whole], axis=1)
             self._kept = [column.tobytes() for column in columns]
         return self._kept
 
