@@ -443,7 +443,7 @@ class _Rounds:
                 progress.offer(self.solution(ends), "rounds")
             if value <= best < UNLIMITED or value < best:
                 best, best_ends = value, ends
-            if best < UNLIMITED and turn + 1 >= pairs:
+            if best < UNLIMITED:
                 for ends, value in windows.better(best_ends, best, floor):
                     best, best_ends = value, ends
                     progress.offer(self.solution(ends), "rounds")
