@@ -121,6 +121,25 @@ def scaling(sizes: tuple[tuple[int, int], ...]) -> None:
             )
 
 
+def interleaved(limit: float) -> None:
+    """Print what several stages a device take: equal layers and measured ones, CPU seconds."""
+    print(f"\n{'several stages a device':<34}{'spread':>8}{'CPU s':>9}{'gap':>9}  status")
+    for layers, each in ((48, 2), (96, 3), (128, 4)):
+        for placement in ("v", "loop"):
+            for spread in (0.0, 0.05):
+                given = {"layers": layers, "stages_per_device": each, "placement": placement}
+                instance = sp.load("pipeline/random/interleaved", spread=spread, **given)
+                began = time.process_time()
+                result = sp.solve(instance, time_limit=limit)
+                took = time.process_time() - began
+                gap = "-" if result.gap is None else f"{result.gap:.2%}"
+                print(
+                    f"{instance.name + ' ' + placement:<34}{spread:>8}{took:>9.2f}{gap:>9}"
+                    f"  {result.status}",
+                    flush=True,
+                )
+
+
 def models(sizes: tuple[int, ...], limit: float) -> None:
     """Print solve times and bounds of the models, with a greedy start and without one."""
     print(f"\n{'models':<30}{'method':<17}{'start':<8}{'status':<10}{'seconds':>8}{'gap':>9}"
@@ -168,6 +187,7 @@ def main() -> None:
         runs,
     )
     scaling(SIZES[:4] if given.quick else SIZES)
+    interleaved(min(10, given.limit))
     if given.no_models:
         return
     models((26, 50) if given.quick else (26, 50, 100, 200), given.limit)

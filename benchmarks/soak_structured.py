@@ -25,13 +25,20 @@ from typing import Any
 from benchmarks import soak_groups
 from stagepack.result import Status
 from stagepack.solve import methods, solve
-from tests import packing_cases, random_graphs, random_phases, random_pipelines, random_schedules
+from tests import (
+    packing_cases,
+    placed_pipelines,
+    random_graphs,
+    random_phases,
+    random_pipelines,
+    random_schedules,
+)
 from tests.structured import KINDS, large, small
 
 LIMIT = 0.3
 """Seconds of work for a method, where nothing else is said."""
-TRIES, PLANS, HEIGHT = 3_000, 3_000, 40
-"""Assignments, plans and bytes up to which all are tried."""
+TRIES, PLANS, HEIGHT, STAGES = 3_000, 3_000, 40, 8
+"""Assignments, plans, bytes and stages of several a device, up to which all are tried."""
 ENGINES, ENGINES_EVERY = ("cp-sat", "milp"), 5
 """How their methods begin, and of so many small instances they get one."""
 SLACK, TOLERANCE = 1e-9, 1e-6
@@ -46,6 +53,11 @@ def _best_graph(instance: Any) -> float:
 
 
 def _best_pipeline(instance: Any) -> float:
+    if instance.placed:
+        if len(instance.stage_devices) > STAGES:
+            raise OverflowError
+        best = placed_pipelines.optimum(instance)
+        return math.inf if best is None else float(best)
     found = random_pipelines.optimum(instance)
     return math.inf if found is None else found[0]
 

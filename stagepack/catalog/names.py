@@ -26,6 +26,7 @@ PipelineName = Literal[
     "pipeline/random/tight-memory",
     "pipeline/random/infeasible",
     "pipeline/random/unlike-devices",
+    "pipeline/random/interleaved",
 ]
 
 PackingName = Literal[

@@ -230,6 +230,32 @@ def _unlike_devices(
     )
 
 
+def _interleaved(
+    layers: int,
+    devices: int,
+    seed: int,
+    stages_per_device: int,
+    placement: str,
+    spread: float,
+    fewer_stages: bool,
+) -> PipelinePartition:
+    """Put equal layers between an embedding and a head, several stages on each device.
+
+    The seed draws measured layers around these, with `spread` of their cycles as the deviation.
+    """
+    cycles = np.full(_checked(layers, 1), 100_000.0)
+    cycles[0], cycles[-1] = 30_000, 250_000
+    cycles *= 1 + spread * np.random.default_rng(seed).standard_normal(layers)
+    return PipelinePartition.from_arrays(
+        np.rint(cycles.clip(1)).astype(np.int64),
+        devices=devices,
+        stages_per_device=stages_per_device,
+        placement=placement,
+        fewer_stages=fewer_stages,
+        name=f"interleaved-{layers}x{devices}x{stages_per_device}",
+    )
+
+
 def least_capacity(instance: PipelinePartition, parts: list[int]) -> int:
     """Return the least C such that the layers fit devices of C * parts[0], C * parts[1], ... bytes.
 
@@ -354,6 +380,19 @@ GENERATORS: dict[str, Generator] = {
         _unlike_devices,
         {"layers": 40, "devices": 6, "seed": 0, "slack": 0.25, "free_order": False, **JOB},
         "speeds and memories differ from device to device",
+    ),
+    "random/interleaved": Generator(
+        _interleaved,
+        {
+            "layers": 48,
+            "devices": 16,
+            "seed": 0,
+            "stages_per_device": 2,
+            "placement": "v",
+            "spread": 0.0,
+            "fewer_stages": True,
+        },
+        "layers as of Megatron-LM, several stages on each device",
     ),
 }
 

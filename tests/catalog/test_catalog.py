@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from stagepack import catalog
+from stagepack.catalog.best_known import best_known
 from stagepack.errors import InputError
 from stagepack.formats import door
 from stagepack.instances import clusters
@@ -16,7 +17,7 @@ from stagepack.instances.problem import coerce
 from stagepack.instances.profile import Link
 from stagepack.kinds import KINDS
 from stagepack.methods.pipeline import TABLE
-from stagepack.solve import methods
+from stagepack.solve import methods, solve
 from tests.catalog.exact import optimum
 
 ENTRIES = {entry.name: entry for entry in catalog.entries()}
@@ -49,6 +50,11 @@ def test_defaults_load(name: str) -> None:
 def test_default_pipelines_are_feasible(name: str) -> None:
     instance = catalog.load(name)
     assert instance.whole
+    if instance.placed:
+        known, result = best_known(instance), solve(instance, "rounds")
+        assert known is not None
+        assert (result.status, result.objective) == ("OPTIMAL", known.value)
+        return
     feasible = optimum(instance) is not None
     assert feasible == (name != "pipeline/random/infeasible")
 

@@ -83,6 +83,30 @@ def _cuts(draw: Draw, n: int) -> dict[str, Any]:
     return {"forbidden_cuts": [cut for cut in range(1, n) if cut not in allowed]}
 
 
+def _placed(draw: Draw, n: int) -> dict[str, Any]:
+    """Several stages a device, in a loop, a V or anywhere."""
+    k = int(draw.integers(1, 4 if n <= SMALL else 17))
+    each = int(draw.integers(2, 4 if n <= SMALL else 5))
+    found: dict[str, Any] = {
+        "stages_per_device": each,
+        "placement": str(draw.choice(["v", "loop"])),
+    }
+    if some(draw, 0.2):
+        table = [*range(k), *draw.integers(0, k, k * (each - 1)).tolist()]
+        found = {"placement": draw.permutation(table).tolist()}
+    runs = np.repeat(figures(draw, n), draw.integers(1, 5, n))[:n]
+    return found | {
+        "forward": runs if some(draw) else figures(draw, n),
+        "devices": k,
+        "speed": [1 + at % 2 for at in range(k)] if some(draw, 0.3) else 1,
+        "objective": "bottleneck",
+        "host_transfer": False,
+        "free_order": False,
+        "fewer_stages": k * each > n or some(draw),
+        "temporary": figures(draw, n) if some(draw, 0.3) else None,
+    }
+
+
 SHAPES: dict[str, Callable[[Draw, int], PipelinePartition]] = {
     "plain": _shape(lambda draw, n: {}),
     "shared": _shape(_shared),
@@ -93,5 +117,6 @@ SHAPES: dict[str, Callable[[Draw, int], PipelinePartition]] = {
     "peaks": _shape(
         lambda draw, n: {"temporary": figures(draw, n), "carry": figures(draw, n), "capacity": 1000}
     ),
+    "placed": _shape(_placed),
     "unlike": _shape(lambda draw, n: {"forward": np.where(np.arange(n) == n // 2, 10**6, 1)}),
 }

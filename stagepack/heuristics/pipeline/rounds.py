@@ -5,14 +5,15 @@ rounds.  What matters of those before is how many layers each round has: in a V 
 grows from the head of the chain and the second from its tail, until they meet; in a loop both grow
 forward, from the head and from each place where the second may begin.  Where stages may be empty,
 the furthest the second round gets for each end of the first is enough, for whatever can follow can
-follow on fewer layers; otherwise that is a first look, and all states decide.  States that leave
-more work than the devices to come have room for are dropped.
+follow on fewer layers; otherwise that is a first look, and all states up to there decide.  States
+that leave more work than the devices to come have room for are dropped.
 
-With more rounds, two neighbouring ones are cut best while the others stay, until nothing improves:
-a bound that counts layers (:func:`.bounds.counted`) often proves what is found.
+With more rounds, two neighbouring ones are cut best while the others stay, until nothing improves;
+then two or three devices, in all rounds.  A bound that counts layers (:func:`.bounds.counted`)
+often proves what is found.
 
-Cost: O(k n * longest stage) for a limit in a V, n times that in a loop; all states O(k n^2 *
-longest stage).  Source: own work.
+Cost: O(k n * longest stage) for a limit in a V, n times that in a loop; all states as often as
+there may be ends of the second round for one of the first.  Source: own work.
 """
 
 from __future__ import annotations
@@ -442,7 +443,7 @@ class _Rounds:
                 progress.offer(self.solution(ends), "rounds")
             if value <= best < UNLIMITED or value < best:
                 best, best_ends = value, ends
-            if best < UNLIMITED and turn + 1 >= pairs:
+            if best < UNLIMITED:
                 for ends, value in windows.better(best_ends, best, floor):
                     best, best_ends = value, ends
                     progress.offer(self.solution(ends), "rounds")

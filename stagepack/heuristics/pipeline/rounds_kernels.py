@@ -6,7 +6,7 @@ also cut anew where two or three devices meet.  Source: own work.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -202,9 +202,12 @@ class Rounds(NamedTuple):
     least: int
 
 
-def _steps_of_windows(*given: object) -> int:
+def _steps_of_windows(
+    rounds: Rounds, stops: Stops, ends: Array, loads: Array, target: int, *rest: Any
+) -> int:
     """Return the elementary steps of :func:`move`: its budget."""
-    return int(given[-2])  # type: ignore[call-overload]
+    budget: int = rest[-2]
+    return budget
 
 
 @tiered(_steps_of_windows)

@@ -84,7 +84,7 @@ class RoundTuning(Tuning):
     share: float = 0.5
     """Part of the time that is left which that may take."""
 
-    window_looks: int = 20_000_000
+    window_looks: int = 5_000_000
     """Places of cuts looked at, after each beginning, where a few devices are cut anew."""
 
     window_most: int = 1_000

@@ -81,9 +81,48 @@ def test_every_solution_is_in_the_model(seed: int) -> None:
         assert instance.evaluate(found) == instance.evaluate(solution)
 
 
+def backwards(given: PipelinePartition) -> PipelinePartition:
+    """Return a chain read from its end: a V stays one, a loop has its devices reversed."""
+    n, columns = given.n, ("forward", "backward", "temporary", "carry")
+    return given.replace(
+        **{name: getattr(given, name)[::-1] for name in columns},
+        exclusive={name: column[::-1] for name, column in given.exclusive.items()},
+        fixed_cuts=[n - cut for cut in given.fixed_cuts],
+        forbidden_cuts=[n - cut for cut in given.forbidden_cuts],
+        stages_per_device=1,
+        placement=given.stage_devices[::-1],
+    )
+
+
+def split(given: PipelinePartition) -> PipelinePartition:
+    """Return a chain whose last layer is two of half its work and bytes each."""
+    times = np.append(np.ones(given.n - 1), 2).astype(int)
+
+    def halves(column: Any) -> Any:
+        found = (2 * column).repeat(times)
+        found[-2:] //= 2
+        return found
+
+    memory = {name: halves(column) for name, column in given.exclusive.items()}
+    devices = tuple(
+        sp.Device(memory=None if d.memory is None else 2 * d.memory, speed=d.speed)
+        for d in given.cluster.devices
+    )
+    sizes = {name: 2 * getattr(given, name).repeat(times) for name in ("temporary", "carry")}
+    return PipelinePartition.from_arrays(
+        halves(given.forward), cluster=sp.Cluster(devices=devices), exclusive=memory, **sizes,
+        fixed_cuts=given.fixed_cuts, forbidden_cuts=given.forbidden_cuts,
+        stages_per_device=given.stages_per_device, placement=given.placement,
+        fewer_stages=given.fewer_stages,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_relations(seed: int) -> None:
-    """Devices under other names, more memory, stages that may be empty, and one round of two."""
+    """Devices under other names, more memory, stages that may be empty, one round of two, ends.
+
+    Layers that are split, times that are trebled, and a device more than is needed.
+    """
     instance = random_placed(3 * seed + 1)
     if rounds.unsupported(instance) or rounds.unproved(instance):
         return
@@ -98,6 +137,15 @@ def test_relations(seed: int) -> None:
     cluster = sp.Cluster(devices=(devices[-1], *devices[:-1]))
     moved = instance.replace(cluster=cluster, stages_per_device=1, placement=renamed)
     assert value(moved) == known
+    trebled = instance.replace(forward=3 * instance.forward, backward=3 * instance.backward)
+    assert value(trebled) == pytest.approx(3 * known)
+    if not instance.stash.any():
+        assert value(backwards(instance)) == pytest.approx(known)
+        if instance.whole:
+            assert value(split(instance)) <= 2 * known
+    if instance.fewer_stages and isinstance(instance.placement, str) and not instance.stash.any():
+        wider = sp.Cluster(devices=(*devices, devices[-1]))
+        assert value(instance.replace(cluster=wider)) <= known
     more = tuple(sp.Device(memory=None, speed=device.speed) for device in devices)
     assert value(instance.replace(cluster=sp.Cluster(devices=more))) <= known
     if rounds.unsupported(instance.replace(fewer_stages=True)):
@@ -138,6 +186,28 @@ def test_counting_takes_heads_and_tails_from_their_devices() -> None:
     costs = RangeCosts.of(instance)
     assert counted(costs) == 680  # device 0 has both; 650 where stages may be empty
     assert counted(RangeCosts.of(instance.replace(fewer_stages=True))) == 650
+
+
+def test_devices_have_no_room_for_so_many_of_the_smallest_layers() -> None:
+    layers = [95, 99, 101, 105, 96, 104, 98, 102]  # some of three devices has three of them
+    for placement in ("v", "loop"):
+        instance = chain(layers, devices=3, placement=placement, fewer_stages=True)
+        costs = RangeCosts.of(instance)
+        best = optimum(instance)
+        assert costs.compute_bound() == 267
+        assert best is not None
+        assert 95 + 96 + 98 + 99 + 101 + 102 <= 2 * counted(costs) <= 2 * best
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_loops_without_empty_stages(seed: int) -> None:
+    """Few costs that differ, hardly more layers than stages: the furthest states do not suffice."""
+    draw = np.random.default_rng(seed)
+    k = int(draw.integers(2, 5))
+    cycles = np.where(draw.random(2 * k + 2) < 0.4, 100, draw.integers(1, 30, 2 * k + 2))
+    instance = chain(cycles, devices=k, placement="loop")
+    result = sp.solve(instance, "rounds")
+    assert (result.status, result.objective) == ("OPTIMAL", optimum(instance))
 
 
 def test_why_nothing_fits() -> None:
