@@ -155,6 +155,49 @@ def _units(told: list[tuple[str, int]]) -> list[Unit]:
     return units
 
 
+def taken_by_units(
+    instance: PipelinePartition, solution: PipelineSolution, letters: str = ""
+) -> list[list[tuple[str, str]]]:
+    """Return the letters of each stage with the alternatives that they take, "" for none.
+
+    Refuses unlike ones within a letter, unless some of its layers keep their own figures.
+    `letters` are those of :func:`stage_letters`.
+    """
+    own = instance.own_alternative
+    choices = solution.choices or (own,) * instance.n
+    found: list[list[tuple[str, str]]] = [[] for _ in solution.stages]
+    homes = np.array(solution.boundaries[1:])
+    for unit in units_of(instance, letters):
+        names = sorted(set(choices[unit.first : unit.end]) - {own})
+        if len(names) > 1:
+            raise InputError(
+                f"{' and '.join(names)} of layers {unit.first} to {unit.end - 1}, which are one "
+                "layer to the tool",
+                field="choices",
+                remedy="profile it as one layer, or give all its parts the same alternatives",
+            )
+        stage = int(np.searchsorted(homes, unit.first, side="right"))
+        found[stage].append((unit.letter, "".join(names)))
+    return found
+
+
+def require_own_figures(solution: PipelineSolution, tool: str) -> None:
+    """Refuse choices of alternatives, of which a `tool` is told nothing."""
+    if solution.choices:
+        raise InputError(
+            f"layers take alternatives, of which {tool} is told nothing",
+            field="choices",
+            remedy="solve without alternatives, or write them for a tool that takes them: "
+            "megatron-recompute, torch-recompute, accelerate, vllm-offload, llama.cpp",
+        )
+
+
+def tell_choices(solution: PipelineSolution, companion: str) -> None:
+    """Tell that choices of alternatives are written separately, for a tool's `companion`."""
+    if solution.choices:
+        log.warning("stages say nothing of layers' alternatives: write %s, too", companion)
+
+
 def require_placed(instance: PipelinePartition, *places: str) -> None:
     """Refuse several stages a device but where a tool knows the placement, one of `places`."""
     if instance.placed and instance.placement not in places:

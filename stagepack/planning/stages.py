@@ -436,12 +436,19 @@ class Structure:
 
 
 def require_one_each(model: InstanceT) -> InstanceT:
-    """Return an instance; refuse a chain with several stages a device: plans do not know them."""
+    """Return an instance; refuse a chain with what plans do not know."""
     if isinstance(model, PipelinePartition) and model.placed:
         raise InputError(
             "plans have one stage on each device",
             field="placement",
             remedy="solve the partition, then its schedule (PipelineSchedule.from_partition)",
+        )
+    if isinstance(model, PipelinePartition) and model.alternatives:
+        raise InputError(
+            "plans count the layers' own figures",
+            field="alternatives",
+            remedy="solve the partition, then its schedule (PipelineSchedule.from_partition), or "
+            "leave them out",
         )
     return model
 

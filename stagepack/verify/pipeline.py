@@ -98,7 +98,7 @@ class _Chain:
 
     def __init__(self, instance: PartitionData, claimed: Claimed) -> None:
         self.objective = str(instance.objective)
-        if instance.placed or self.objective not in OBJECTIVES:
+        if instance.placed or instance.alternatives or self.objective not in OBJECTIVES:
             raise UnprovedError("it is about chains of one stage a device, with other objectives")
         self.instance, self.claimed, self._looks = instance, claimed, 0
         self.cuts = at = _allowed_cuts(instance)

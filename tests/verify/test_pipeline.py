@@ -20,11 +20,11 @@ from stagepack.verify import verify
 from tests.random_pipelines import OBJECTIVES, optimum, random_instance, solutions
 from tests.verify.mutations import mutated
 
-KNOWN = """backward backward_transfers carry cluster compute_table exclusive fewer_stages fixed_cuts
-forbidden_cuts forward free_order host_transfer in_bytes kv_bytes memory_table microbatches
-objective out_bytes placement recv_cycles send_cycles shared stages_per_device stash temporary
-tokens training variables"""
-HARMLESS = "layer_names name order received source tensors"
+KNOWN = """alternatives backward backward_transfers carry cluster compute_table exclusive
+fewer_stages fixed_cuts forbidden_cuts forward free_order host_transfer in_bytes kv_bytes
+memory_table microbatches objective out_bytes placement recv_cycles send_cycles shared
+stages_per_device stash temporary tokens training variables"""
+HARMLESS = "alternatives_per layer_names name order own_alternative received source tensors"
 COSTLIER = "tied"
 """Reductions only cost more: what is refuted without them is refuted with them."""
 OF_MOVES = "limit limited previous"

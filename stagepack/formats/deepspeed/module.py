@@ -6,7 +6,7 @@ parts of the list of layers, by a balancer that looks at the difference of loads
 
 from __future__ import annotations
 
-from stagepack.formats.roles import device_list, require_placed
+from stagepack.formats.roles import device_list, require_own_figures, require_placed
 from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.instance import PipelinePartition
 
@@ -38,6 +38,7 @@ def module(instance: PipelinePartition, solution: PipelineSolution) -> str:
     Its list of layers is to have one for each layer of the instance; each reads what the one before
     returns, so that what skips stages is relayed by the layers themselves.
     """
+    require_own_figures(solution, "DeepSpeed")
     visible = device_list(instance, solution)
     return TEXT.format(
         parts=list(solution.boundaries), visible=visible and f"  # for ranks on {visible}"

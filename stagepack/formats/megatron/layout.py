@@ -20,6 +20,7 @@ from stagepack.formats.roles import (
     require_adjacent,
     require_ranks,
     stage_letters,
+    tell_choices,
     units_of,
 )
 from stagepack.instances.documents import strict
@@ -47,6 +48,7 @@ def layout(
     ranks = _require_dealt(instance, ranks)
     device_list(instance, solution, "loop")
     require_adjacent(instance, solution, skips, "Megatron-LM")
+    tell_choices(solution, "megatron-recompute")
     stages = stage_letters(instance, solution, letters)
     if instance.placed:
         stages = _with_empty_ones(instance, solution, stages)

@@ -14,8 +14,10 @@ from stagepack.formats.roles import (
     SKIPS,
     device_list,
     require_adjacent,
+    require_own_figures,
     require_placed,
     stage_letters,
+    tell_choices,
     units_of,
 )
 from stagepack.instances.pipeline.data import PipelineSolution
@@ -37,6 +39,10 @@ def environment(
     """
     require_layers(instance, letters=letters, skips=skips)
     require_adjacent(instance, solution, skips, tool)
+    if tool == "vLLM":
+        tell_choices(solution, "vllm-offload")
+    else:
+        require_own_figures(solution, tool)
     stages = stage_letters(instance, solution, letters)
     for at, stage in enumerate(stages):
         if "t" not in stage:

@@ -20,9 +20,11 @@ from stagepack.formats.roles import (
     device_list,
     ranks_of,
     require_adjacent,
+    require_own_figures,
     require_placed,
     require_ranks,
     skipping,
+    tell_choices,
 )
 from stagepack.instances.documents import strict
 from stagepack.instances.pipeline.data import PipelineSolution
@@ -60,6 +62,7 @@ def torchtitan(
     :func:`.roles.require_adjacent` for `skips`.
     """
     device_list(instance, solution, "loop", "v")
+    require_own_figures(solution, "torchtitan")
     require_adjacent(instance, solution, skips, "torchtitan")
     if len(solution.devices) < len(instance.stage_devices) and instance.placed:
         raise InputError(
@@ -161,12 +164,13 @@ def accelerate(
     `modules`, every module must be on a device; a mapping to the modules of a model that has
     ``_no_split_modules``, as those of Transformers do, tells by their classes which stay whole.
     Devices that the cluster calls ``cpu``, ``disk``, ``mps`` or ``cuda:1`` keep their names, the
-    others are counted.
+    others are counted.  Layers that take an alternative called ``cpu`` or ``disk`` are there, the
+    whole of them.
     """
-    device: dict[str, int] = {}
-    within: dict[str, dict[int, str]] = {}
-    for names, own in zip(_stages(instance, solution), solution.devices, strict=True):
-        for name in names:
+    device: dict[str, int | str] = {}
+    within: dict[str, dict[int | str, str]] = {}
+    for names, places in zip(_stages(instance, solution), _places(instance, solution), strict=True):
+        for name, own in zip(names, places, strict=True):
             if device.setdefault(name, own) != own:
                 raise InputError(
                     f"module {name!r} runs on devices {device[name]} and {own}",
@@ -181,9 +185,26 @@ def accelerate(
     found = {}
     for name, own in device.items():
         whole = next(above for above in _above(name) if len(within[above]) == 1)
-        found[whole] = called[own]
+        found[whole] = own if isinstance(own, str) else called[own]
     _require_all_placed(found, modules)
     return _json(found)
+
+
+def _places(instance: PipelinePartition, solution: PipelineSolution) -> list[list[int | str]]:
+    """Return, stage by stage, where each layer is: its device's number, ``cpu`` or ``disk``."""
+    own = instance.own_alternative
+    choices = solution.choices or (own,) * instance.n
+    for at, name in enumerate(choices):
+        if name not in (own, "cpu", "disk"):
+            raise InputError(
+                f"{instance.layer_name(at)} takes {name!r}, which Accelerate has not",
+                field="choices",
+                remedy="call alternatives cpu and disk, or leave others out",
+            )
+    return [
+        [device if name == own else name for name in choices[first:end]]
+        for first, end, device in solution.stages
+    ]
 
 
 def require_items(
@@ -206,7 +227,9 @@ def require_items(
         )
 
 
-def _require_whole(within: Mapping[str, Mapping[int, str]], blocks: Collection[str] | None) -> None:
+def _require_whole(
+    within: Mapping[str, Mapping[int | str, str]], blocks: Collection[str] | None
+) -> None:
     """Refuse a module that must stay whole of which parts are on several devices."""
     for item, parts in within.items():
         if len(parts) > 1 and _stays(item, blocks):
@@ -284,6 +307,7 @@ def _above(name: str) -> list[str]:
 def torch(instance: PipelinePartition, solution: PipelineSolution) -> str:
     """Return Python that defines ``split_spec`` for ``torch.distributed.pipelining.pipeline``."""
     visible = device_list(instance, solution)
+    tell_choices(solution, "torch-recompute")
     skips = skipping(instance, solution)
     if skips is not None:
         log.warning(

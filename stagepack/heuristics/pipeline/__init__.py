@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from stagepack.heuristics.pipeline import latency as latency
     from stagepack.heuristics.pipeline import loaded_bound as loaded_bound
     from stagepack.heuristics.pipeline import loaded_steps as loaded_steps
+    from stagepack.heuristics.pipeline import options as options
     from stagepack.heuristics.pipeline import prober as prober
     from stagepack.heuristics.pipeline import reference as reference
     from stagepack.heuristics.pipeline import repair as repair

@@ -38,7 +38,8 @@ def filled(costs: RangeCosts, transfers: Iterable[int] = ()) -> Evidence:
         Of the transfer-bounded objective, in ticks: where another limit on compute suffices.
     """
     instance, limits = costs.instance, list(transfers)
-    if instance.placed or instance.reduces or instance.objective is Objective.MOVES:
+    others = instance.placed or instance.reduces or instance.alternatives
+    if others or instance.objective is Objective.MOVES:
         return SEARCHED
     if StageOrder.refusal(instance) is not None or len(costs.order.source) > MOST_WAYS:
         return SEARCHED

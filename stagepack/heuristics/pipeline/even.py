@@ -30,7 +30,8 @@ def applies(instance: PipelinePartition, tuning: PipelineTuning = TUNING) -> boo
     tabular = instance.compute_table is not None or instance.memory_table is not None
     tabular = tabular or instance.reduces
     few = instance.n <= tuning.even_layers
-    return few and not tabular and not instance.placed and instance.objective in LARGEST_LOADS
+    several = instance.placed or bool(instance.alternatives)
+    return few and not tabular and not several and instance.objective in LARGEST_LOADS
 
 
 def evened(

@@ -22,7 +22,6 @@ from stagepack.heuristics.pipeline.latency_kernels import extend
 from stagepack.heuristics.pipeline.prober import Prober
 from stagepack.heuristics.pipeline.tuning import TUNING, PipelineTuning
 from stagepack.instances.pipeline import Objective, PipelineSolution
-from stagepack.instances.pipeline.order import assign_devices
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
 from stagepack.progress import Progress
@@ -53,7 +52,7 @@ def solve(
         progress.offer(found[1], "dp")
         progress.raise_bound(costs.bound(found[0] + costs.host), "exhausted search", filled(costs))
         return True
-    if instance.free_order:  # the given order is one of all
+    if instance.free_order and not instance.alternatives:  # the given order is one of all
         given = RangeCosts.of(instance.replace(free_order=False), progress.require_time)
         if given.order.states * (costs.n + 1) <= tuning.latency_cells:
             found = _shortest(given, progress, tuning)
@@ -128,4 +127,4 @@ def _partition(costs: RangeCosts, chain: Chain, least: Array, state: int) -> Pip
                 cuts.append(int(found[0]))
                 classes.append(c)
                 break
-    return assign_devices(costs.instance, cuts, classes)
+    return costs.partition(cuts, classes)

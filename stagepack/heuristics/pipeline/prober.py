@@ -15,7 +15,6 @@ from stagepack.errors import InputError
 from stagepack.heuristics.effort import SHORT, spend
 from stagepack.heuristics.pipeline.tuning import TUNING, ProbeTuning
 from stagepack.instances.pipeline import Objective, PipelineSolution
-from stagepack.instances.pipeline.order import assign_devices
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
 from stagepack.progress import Progress
@@ -218,9 +217,7 @@ class Prober:
         """Return the partition that the last probe found."""
         stages = int(self._scratch.reading[2])
         ends = self._cuts[self._scratch.ends[:stages]].tolist()
-        return assign_devices(
-            self.costs.instance, [0, *ends], self._scratch.classes[:stages].tolist()
-        )
+        return self.costs.partition([0, *ends], self._scratch.classes[:stages].tolist())
 
     def _affordable(self, compute_limit: int, transfer_limit: int) -> tuple[Chain, Array]:
         """Return the chain without cuts that exceed the limits, and what cuts it has.
@@ -400,7 +397,7 @@ class LeastLimit(Prober):
         stages = int(self._state[self._kernels.STAGES])
         ends = self._best_cuts[self._scratch.best_ends[:stages]].tolist()
         classes = self._scratch.best_classes[:stages].tolist()
-        return assign_devices(self.costs.instance, [0, *ends], classes)
+        return self.costs.partition([0, *ends], classes)
 
 
 def _rows(matrices: list[Array]) -> Array:

@@ -107,6 +107,32 @@ class RoundTuning(Tuning):
 
 
 @dataclass(frozen=True, kw_only=True)
+class OptionTuning(Tuning):
+    """What steers the choice of layers' alternatives, and what its work costs."""
+
+    not_zero = ("labels_at_once", "most_labels", "first_share", "growth")
+    at_once = ("most_labels",)
+
+    most_labels: int = 400_000
+    """Trade-offs of ticks and bytes of one run of layers; more are refused."""
+
+    labels_at_once: int = 1_000_000
+    """Labels that are made between two looks at the clock: about 0.1 s."""
+
+    label_seconds: float = 6e-8
+    """Seconds of work of a label."""
+
+    most_runs: int = 2**25
+    """Entries of the tables of stages, of all kinds together; more are refused."""
+
+    first_share: float = 0.01
+    """How far above its bound the least value is looked for at first, as a part of the bound."""
+
+    growth: float = 2.5
+    """By how much that part grows where nothing is found."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class PipelineTuning(Tuning):
     """What steers the searches of pipeline partitions."""
 
@@ -120,6 +146,9 @@ class PipelineTuning(Tuning):
 
     rounds: RoundTuning = RoundTuning()
     """Several stages a device."""
+
+    options: OptionTuning = OptionTuning()
+    """Alternatives of layers."""
 
     baselines: bool = True
     """Whether searches begin with what naive rules find."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from stagepack.instances.pipeline.data import SharedBytes
 from stagepack.instances.profile import Array
 
+MANY_LAYERS = 100_000
+"""From there on a compiled pass finds what fits, which needs no table."""
 FEW = 1000  # values, sooner looked at than sifted
 
 
@@ -119,3 +121,23 @@ def _summed(delta: Array, pause: Callable[[], object]) -> Array:
         np.cumsum(delta, axis=axis, out=delta)
     pause()
     return np.asarray(delta[:-1, :-1])
+
+
+def first_uses(shared: SharedBytes, n: int) -> Array:
+    """Return, shape (n + 1,), the first use of a shared key at each layer or after it."""
+    first = np.zeros(n + 1, dtype=np.int64)
+    np.cumsum(np.bincount(shared.layer, minlength=n), out=first[1:])
+    return first
+
+
+def next_of(fixed_cuts: Sequence[int], n: int) -> Array:
+    """Return, shape (n,), the first fixed cut after each layer, or n: stages end there at last."""
+    if not fixed_cuts:
+        return np.full(n, n, dtype=np.int64)
+    fixed = np.array([*fixed_cuts, n], dtype=np.int64)
+    return np.asarray(fixed[np.searchsorted(fixed, np.arange(n), side="right")])
+
+
+def needs_kernels(shared: SharedBytes, n: int) -> bool:
+    """Whether memory is looked up by the compiled kernel: shared keys, or very many layers."""
+    return bool(len(shared.layer)) or n >= MANY_LAYERS

@@ -14,6 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from stagepack.contracts import Number
+from stagepack.instances.pipeline import choices
 from stagepack.instances.pipeline.data import PartitionData, PipelineSolution
 from stagepack.instances.pipeline.problem import Objective
 from stagepack.instances.profile import Array, Link
@@ -29,15 +30,18 @@ def check(instance: PartitionData, solution: PipelineSolution) -> tuple[Violatio
 
     The names: ``boundaries`` (not 0 = c_0 < c_1 < ... = n), ``devices`` (unknown, repeated, out
     of order or unused; with several stages a device, another placement), ``variable`` and
-    ``forbidden-cut`` (a cut where none may be), ``fixed-cut`` (a boundary is missing), ``capacity``
-    (what a device holds does not fit it), ``limit`` (what may be no more, of `moves`, is more).
+    ``forbidden-cut`` (a cut where none may be), ``fixed-cut`` (a boundary is missing), ``choices``
+    (alternatives that layers have not, or unlike ones in a stage where that may not be),
+    ``capacity`` (what a device holds does not fit it), ``limit`` (what may be no more, of `moves`,
+    is more).
     O(n + uses of shared keys + variables * log(stages)).
     """
     found = shape(instance, solution)
     if found:
         return tuple(found)
     cuts, devices = solution.boundaries, solution.devices
-    found += _misplaced(instance, devices)
+    found += [*choices.broken(instance, solution), *_misplaced(instance, devices)]
+    instance = choices.settled(instance, solution)
     for variable in instance.variables:
         inside = slice(bisect_right(cuts, variable.first), bisect_right(cuts, variable.last))
         found += [
@@ -134,7 +138,7 @@ def shape(instance: PartitionData, solution: PipelineSolution) -> list[Violation
         found.append(Violation("devices", f"{len(devices):,} devices for {len(cuts) - 1:,} stages"))
     if any(not 0 <= d < k for d in devices):
         found.append(Violation("devices", f"[{some(devices)}] names one outside 0..{k - 1:,}"))
-    return found
+    return [*found, *choices.misfits(instance, solution.choices)]
 
 
 def evaluate(
@@ -153,6 +157,7 @@ def evaluate(
     objective = objective or instance.objective
     if objective is Objective.MOVES:
         return sum(moved_bytes(instance, *stage) for stage in solution.stages)
+    instance = choices.settled(instance, solution)
     compute = [stage_compute(instance, *stage) for stage in solution.stages]
     if instance.placed:
         return plain(max(_loads_of_devices(instance, solution)))
@@ -174,6 +179,7 @@ def unevenness(
 
     The less that is, the more even is the partition.
     """
+    instance = choices.settled(instance, solution)
     stages, loads = solution.stages, _loads(instance, solution, _counted(instance))
     if instance.placed:
         loads = _loads_of_devices(instance, solution)

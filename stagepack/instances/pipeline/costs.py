@@ -14,6 +14,7 @@ import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.instances.pipeline.at_once import held_in_part, held_once
+from stagepack.instances.pipeline.choices import cycles_of_options
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.problem import Objective
 from stagepack.instances.profile import Array, Link
@@ -34,6 +35,7 @@ class CostsInTicks:
     """Compute and transfers of an instance in ticks; see :class:`.RangeCosts` for attributes."""
 
     instance: PipelinePartition
+    _chain: PipelinePartition
     n: int
     k: int
     classes: int
@@ -66,8 +68,8 @@ class CostsInTicks:
         else:
             recv, send, host = self._transfer_cycles(pause)
         pause()
-        cycles = instance.cycles if table is None else table
-        total = float(cycles.sum() if table is None else table.max())
+        cycles = cycles_of_options(instance) if table is None else table
+        total = float(cycles.max(axis=0).sum() if table is None else table.max())
         stages = min(self.n, self.k) if instance.objective is Objective.LATENCY else 1
         largest = stages * (float(recv.max()) + float(send.max())) + float(host.max(initial=0))
         largest += total / slowest * (stages if table is not None else 1)
@@ -82,7 +84,7 @@ class CostsInTicks:
                 remedy="use a coarser unit",
             )
         pause()
-        self.rounding = 0 if exact else ROUNDING * stages
+        self.rounding = 0 if exact else ROUNDING * stages + self.n * bool(instance.alternatives)
         if exact:
             self._set_work_exactly(int(self.scale), pause)
             rows = [recv, send, host, *reduced]
@@ -194,7 +196,8 @@ class CostsInTicks:
             return
         # Layers are whole in units of a grid in which every class's ticks are whole, too.
         running = np.zeros(self.n + 1, dtype=np.int64)
-        np.cumsum(ticks(instance.cycles, scale // instance.speed_scale), out=running[1:])
+        each = ticks(self._chain.cycles, scale // instance.speed_scale)
+        np.cumsum(each, out=running[1:])
         for c, speed in enumerate(self._speeds):
             pause()
             whole = instance.speed_scale // speed.numerator * speed.denominator
@@ -203,7 +206,7 @@ class CostsInTicks:
 
     def _set_work_rounded(self, exponent: int, slowest: float, pause: Callable[[], object]) -> None:
         """Set `prefix` (and `_work`) on a binary grid."""
-        instance, table = self.instance, self.instance.compute_table
+        table = self.instance.compute_table
         ratios = [slowest / float(speed) for speed in self._speeds]
         if table is not None:
             self.prefix = np.zeros((self.classes, 1), dtype=np.int64)
@@ -213,7 +216,7 @@ class CostsInTicks:
                 scaled = np.ldexp(self._class_table(table, c), exponent) / slowest
                 self._work.append(np.rint(scaled * ratio).astype(np.int64))
             return
-        running = running_on_binary_grid(instance.cycles, exponent, slowest, pause)
+        running = running_on_binary_grid(self._chain.cycles, exponent, slowest, pause)
         self.prefix = np.empty((self.classes, self.n + 1), dtype=np.int64)
         for c, ratio in enumerate(ratios):
             pause()

@@ -21,6 +21,7 @@ from stagepack.errors import InputError
 from stagepack.instances.arrays import freeze
 from stagepack.instances.base import digest_of
 from stagepack.instances.documents import strict
+from stagepack.instances.pipeline.alternatives import OWN, Alternative
 from stagepack.instances.pipeline.problem import KIND, Objective
 from stagepack.instances.profile import Array, Cluster, Lifetimes
 from stagepack.shown import ShownSolution, some
@@ -135,7 +136,7 @@ class SharedBytes:
         return previous
 
 
-LATER = {
+LATER: dict[str, object] = {
     "backward_transfers": False,
     "received": True,
     "kv_bytes": None,
@@ -146,6 +147,9 @@ LATER = {
     "previous": None,
     "limited": Objective.BOTTLENECK,
     "limit": None,
+    "alternatives": {},
+    "alternatives_per": "layer",
+    "own_alternative": OWN,
 }
 """Fields that instances did not have at first, and what they were then: digests stay."""
 
@@ -253,6 +257,12 @@ class PartitionData:
         Of what `limit` is the most that `moves` may cost.
     limit : int or float, optional
         No limit when absent.
+    alternatives : dict of str to Alternative
+        What layers may be instead, by name.
+    alternatives_per : str
+        Whether every ``layer`` takes one by itself, or all of a ``stage`` that have it the same.
+    own_alternative : str
+        What it is called to take none of them.
     order : GraphOrder, optional
         The order of a graph's nodes from which the chain was made, if there are others.
     tensors : Lifetimes, optional
@@ -293,6 +303,9 @@ class PartitionData:
     previous: tuple[int, ...] | None = None
     limited: Objective = Objective.BOTTLENECK
     limit: Number | None = None
+    alternatives: dict[str, Alternative] = field(default_factory=dict)
+    alternatives_per: str = "layer"
+    own_alternative: str = OWN
     layer_names: tuple[str, ...] | None = None
     order: GraphOrder | None = None
     tensors: Lifetimes | None = field(default=None, compare=False)
@@ -380,6 +393,8 @@ class PartitionData:
                 return 0
         table = self.compute_table
         total = np.sum(self.cycles, dtype=np.float64) if table is None else table.max()
+        for one in self.alternatives.values():
+            total = total + np.sum(one.forward + one.backward, dtype=np.float64)
         # Beyond 2**53 ticks a fraction of cycles has no exact double.
         fits = float(total) * scale / float(min(speeds)) < 2**53
         return scale if scale == 1 or fits else 0
@@ -447,6 +462,8 @@ def _parts(value: object) -> Iterable[bytes]:
         yield value.dtype.str.encode()
         yield str(value.shape).encode()
         yield np.ascontiguousarray(value).tobytes()
+    elif isinstance(value, Alternative):
+        yield from _parts(value.parts())
     elif isinstance(value, SharedBytes):
         for part in (value.nbytes, value.layer, value.key):
             yield from _parts(part)
@@ -463,10 +480,14 @@ def _parts(value: object) -> Iterable[bytes]:
 
 @dataclass(frozen=True, repr=False)
 class PipelineSolution(ShownSolution):
-    """Stage j is the layers [boundaries[j], boundaries[j + 1]) on device devices[j]."""
+    """Stage j is the layers [boundaries[j], boundaries[j + 1]) on device devices[j].
+
+    `choices` are the alternatives that layers take, by name; none where all have their own figures.
+    """
 
     boundaries: tuple[int, ...]
     devices: tuple[int, ...]
+    choices: tuple[str, ...] = ()
 
     @classmethod
     def in_order(cls, boundaries: Iterable[int]) -> PipelineSolution:
@@ -505,12 +526,14 @@ class PipelineSolution(ShownSolution):
                 )
         return answer
 
-    def to_dict(self) -> dict[str, list[int]]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the solution as JSON data."""
-        return {"boundaries": list(self.boundaries), "devices": list(self.devices)}
+        found = {"boundaries": list(self.boundaries), "devices": list(self.devices)}
+        return {**found, "choices": list(self.choices)} if self.choices else found
 
     def _line(self) -> str:
-        return f"boundaries {some(self.boundaries)}, devices {some(self.devices)}"
+        chosen = f", choices {some(self.choices)}" if self.choices else ""
+        return f"boundaries {some(self.boundaries)}, devices {some(self.devices)}{chosen}"
 
     def malformed(self) -> str:
         """Return the name of a field that is not a list of integers, or ''."""
@@ -520,7 +543,8 @@ class PipelineSolution(ShownSolution):
                 return name
             if not all(hasattr(kind, "__index__") for kind in set(map(type, values))):
                 return name
-        return ""
+        texts = isinstance(self.choices, tuple | list)
+        return "" if texts and {*map(type, self.choices)} <= {str} else "choices"
 
     @property
     def stages(self) -> list[tuple[int, int, int]]:

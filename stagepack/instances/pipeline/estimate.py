@@ -10,6 +10,7 @@ import csv
 import dataclasses
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -33,6 +34,7 @@ from stagepack.instances.pipeline.check import (
     send_cycles,
     stage_compute,
 )
+from stagepack.instances.pipeline.choices import settled
 from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.problem import KIND
@@ -43,7 +45,9 @@ from stagepack.shown import ShownRows
 KV_CACHE = "KV cache"
 """The category of what tokens take."""
 
-IDENTITY = ("stage", "first", "end", "device", "device_name", "peak_layer", "peak_layer_name")
+IDENTITY = (
+    "stage", "first", "end", "device", "device_name", "peak_layer", "peak_layer_name", "choices",
+)  # fmt: skip
 """Columns that say which stage a row is about; the others are figures that can be measured."""
 
 OF_A_STAGE = ("stage", "first", "end")
@@ -84,6 +88,8 @@ class StageEstimate:
         Sum of all of these bytes.
     capacity : int or None
         Bytes of the device; None without a limit.
+    choices : str
+        How many layers take each of their alternatives, "" where they have none.
     """
 
     stage: int
@@ -107,6 +113,7 @@ class StageEstimate:
     stash: int
     memory: int
     capacity: int | None
+    choices: str = ""
 
     @property
     def free(self) -> int | None:
@@ -124,7 +131,7 @@ class StageEstimate:
         for key, value in vars(self).items():
             if key == "exclusive":
                 row.update({f"exclusive.{name}": nbytes for name, nbytes in value.items()})
-            else:
+            elif key != "choices" or value:
                 row[key] = value
         return {**row, "free": self.free, "utilisation": self.utilisation}
 
@@ -311,6 +318,8 @@ def estimate(
     require_instance(instance, KIND)
     solution = instance.solution_in(solution, shaped=False)
     cuts, devices = _structure(instance, solution)
+    taken, objective = _choices(instance, solution), instance.evaluate(solution)
+    instance = settled(instance, solution)
     first, last = cuts[:-1], cuts[1:] - 1
     s, n = len(devices), instance.n
     host = host_cycles(instance)
@@ -352,13 +361,14 @@ def estimate(
                 stash=bytes_of[3],
                 memory=sum(split.values()) + sum(bytes_of),
                 capacity=None if instance.placed else instance.cluster.devices[device].memory,
+                choices=taken[j],
             )
         )
     rows = tuple(stages)
     return Estimate(
         instance=instance.name,
         objective_name=str(instance.objective),
-        objective=instance.evaluate(solution),
+        objective=objective,
         stages=rows,
         devices=_together(instance, rows) if instance.placed else rows,
     )
@@ -493,6 +503,20 @@ def _structure(
     if problem:
         raise InputError(problem, field=field, remedy="give a solution of this instance")
     return np.array(cuts, dtype=np.int64), devices
+
+
+def _choices(instance: PipelinePartition, solution: PipelineSolution) -> list[str]:
+    """Return how many layers of each stage take which alternative, in words."""
+    if not instance.alternatives:
+        return [""] * len(solution.devices)
+    own = instance.own_alternative
+    names = solution.choices or (own,) * instance.n
+    found = []
+    for first, end, _ in solution.stages:
+        counts = Counter(names[first:end])
+        order = [name for name in (*instance.alternatives, own) if counts[name]]
+        found.append(", ".join(f"{counts[name]} {name}" for name in order))
+    return found
 
 
 def _passes(

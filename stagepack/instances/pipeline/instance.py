@@ -13,7 +13,9 @@ from stagepack.errors import InputError
 from stagepack.instances import arrays, clusters
 from stagepack.instances.arrays import Given
 from stagepack.instances.base import Answered, Rules
+from stagepack.instances.pipeline.alternatives import OWN
 from stagepack.instances.pipeline.check import check, evaluate, shape, unevenness
+from stagepack.instances.pipeline.choices import with_alternatives
 from stagepack.instances.pipeline.data import (
     GraphOrder,
     PartitionData,
@@ -113,6 +115,10 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         previous: Iterable[int] | None = None,
         limited: Objective | str = Objective.BOTTLENECK,
         limit: Number | None = None,
+        alternatives: Mapping[str, Any] | None = None,
+        alternatives_per: str = "layer",
+        own_alternative: str = OWN,
+        recompute: str = "none",
         layer_names: Sequence[str] | None = None,
         order: GraphOrder | None = None,
         tensors: Lifetimes | None = None,
@@ -189,6 +195,19 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             The device that holds each layer now, -1 for none; see :meth:`from_previous`.
         limited, limit : Objective or str, and int or float, optional
             The most that this objective may be where `moves` is minimised.
+        alternatives : mapping of str to mapping, optional
+            What layers may be instead: by name, figures in place of their own, of ``forward``,
+            ``backward``, ``exclusive``, ``temporary``, ``stash`` and ``kv_bytes``, each for all
+            layers or an array of shape (n,); ``layers`` are the numbers of those that have it, all
+            when absent.
+        alternatives_per : str
+            ``"layer"``: every layer takes one by itself; ``"stage"``: all layers of a stage that
+            have it take the same.
+        own_alternative : str
+            What it is called to take none of them.
+        recompute : str
+            ``"full"``: in training layers have an alternative of this name, too, which keeps only
+            what crosses the cut before them, and takes the forward pass again in the backward pass.
         layer_names : sequence of str, optional
             For messages and tables.
         order : GraphOrder, optional
@@ -279,6 +298,9 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             previous=None if previous is None else tuple(map(int, previous)),
             limited=_objective(limited, "limited"),
             limit=limit,
+            alternatives={},
+            alternatives_per="layer",
+            own_alternative=OWN,
             layer_names=None if layer_names is None else tuple(map(str, layer_names)),
             order=order,
             tensors=tensors if tensors is None or tensors.tell(carried) else None,
@@ -286,7 +308,13 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         )
         require(instance)
         counts = objective is None and instance.linked and not instance.placed
-        return dataclasses.replace(instance, objective=Objective.SUM) if counts else instance
+        if counts:
+            instance = dataclasses.replace(instance, objective=Objective.SUM)
+        if alternatives or recompute != "none":
+            given, per = alternatives or {}, (alternatives_per, own_alternative)
+            instance = with_alternatives(instance, given, per, recompute, terms)
+            require(instance)
+        return instance
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed, all validated anew as by :meth:`from_arrays`.

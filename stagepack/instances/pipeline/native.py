@@ -40,14 +40,17 @@ Index = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
 JOB = (
     "objective", "training", "microbatches", "backward_transfers", "host_transfer", "fewer_stages",
-    "free_order", "tokens", "stages_per_device", "placement", "limited", "limit",
+    "free_order", "tokens", "stages_per_device", "placement", "alternatives_per", "limited",
+    "limit",
 )  # fmt: skip
 PLAIN = (
     "tokens", "training", "host_transfer", "fewer_stages", "free_order", "stages_per_device",
-    "placement", "limited", "limit",
+    "placement", "alternatives_per", "own_alternative", "limited", "limit",
 )  # fmt: skip
-AS_THEY_ARE = ("name", "source", "forbidden_cuts", "fixed_cuts", "memory", "previous")
-ASIDE = ("memory", "kv_bytes", "tied")
+AS_THEY_ARE = (
+    "name", "source", "forbidden_cuts", "fixed_cuts", "memory", "previous", "own_alternative",
+)  # fmt: skip
+ASIDE = ("memory", "kv_bytes", "tied", "recompute")
 GIVEN = frozenset({*clusters.MACHINE, *JOB, *ASIDE})
 """What may be said beside a file."""
 FORMER = {"microbatches": 1, "backward_transfers": False}
@@ -107,6 +110,21 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     passing: Values | None = None
 
 
+class Alternative(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What layers may be instead: figures in place of their own, for all or one for each.
+
+    `layers` are the numbers of those that have it, all when absent; of others figures say nothing.
+    """
+
+    layers: list[Index] | None = None
+    forward: Time | list[Time] | None = None
+    backward: Time | list[Time] | None = None
+    exclusive: Bytes | list[Bytes] | dict[str, Bytes | list[Bytes]] | None = None
+    temporary: Bytes | list[Bytes] | None = None
+    stash: Bytes | list[Bytes] | None = None
+    kv_bytes: Bytes | list[Bytes] | None = None
+
+
 class Document(
     msgspec.Struct,
     frozen=True,
@@ -143,6 +161,9 @@ class Document(
     previous: list[Annotated[int, msgspec.Meta(ge=-1, le=2**31)]] | None = None
     limited: Objective = Objective.BOTTLENECK
     limit: Time | None = None
+    alternatives: dict[str, Alternative] = {}
+    alternatives_per: Literal["layer", "stage"] = "layer"
+    own_alternative: str = "own"
     tensors: dict[str, Bytes] = {}
     results: list[str] | None = None
     order: GraphOrder | None = None
@@ -184,18 +205,8 @@ def parse(document: Document, given: Words) -> PipelinePartition:
                 remedy="leave out --bandwidth",
             )
     options: JsonObject = {
-        **{
-            name: getattr(document, name)
-            for name in (
-                "name",
-                "source",
-                "forbidden_cuts",
-                "fixed_cuts",
-                "memory",
-                "previous",
-                *JOB,
-            )
-        },
+        **{name: getattr(document, name) for name in (*AS_THEY_ARE, *JOB)},
+        "alternatives": _alternatives(document),
         **_as_it_was(document),
         **{name: _table(getattr(document, name), name) for name in TABLES},
         **({} if document.order is None else {"order": document.order}),
@@ -221,6 +232,15 @@ def parse(document: Document, given: Words) -> PipelinePartition:
         results=None if document.results is None else tuple(document.results),
     )
     return PipelinePartition.from_profile(profile, cluster, **options)
+
+
+def _alternatives(document: Document) -> JsonObject:
+    """Return what layers may be instead, only what is said of it."""
+    found = {name: msgspec.structs.asdict(one) for name, one in document.alternatives.items()}
+    return {
+        name: {key: value for key, value in figures.items() if value is not None}
+        for name, figures in found.items()
+    }
 
 
 def _as_it_was(document: Document) -> JsonObject:
@@ -390,6 +410,7 @@ def dump(instance: PipelinePartition) -> JsonObject:
         "memory": _counted(instance),
         "cluster": _lean(instance.cluster),
         "order": instance.order and _lean(instance.order),
+        "alternatives": _instead(instance),
         "layers": Rows(columns),
         "variables": [
             {"name": v.name, "first": v.first, "last": v.last} for v in instance.variables
@@ -407,6 +428,23 @@ def _counted(instance: PipelinePartition) -> list[str] | None:
     if instance.tied is not None and not set(instance.tied.names) <= set(instance.shared.names):
         missing.add("shared")
     return [term for term in MEMORY if term not in missing] if missing else None
+
+
+def _instead(instance: PipelinePartition) -> JsonObject | None:
+    """Return the alternatives of layers, without what are the layers' own figures."""
+    own: JsonObject = {"kv_bytes": instance.cached_bytes(1)}
+    found = {}
+    for name, one in instance.alternatives.items():
+        said: JsonObject = {"layers": None if one.layers.all() else np.flatnonzero(one.layers)}
+        for figure, value in one.parts().items():
+            usual: Any = own.get(figure, getattr(instance, figure, None))
+            if figure == "exclusive":
+                unlike = {k: v for k, v in value.items() if not np.array_equal(v, usual.get(k, ()))}
+                said[figure] = unlike or None
+            elif figure != "layers" and not np.array_equal(value, usual):
+                said[figure] = value
+        found[name] = {key: value for key, value in said.items() if value is not None}
+    return found or None
 
 
 def _values(tensors: Lifetimes) -> JsonObject:

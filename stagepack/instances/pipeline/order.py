@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -268,7 +269,8 @@ def _short(number: int) -> str:
 
 def _stashes(instance: PipelinePartition) -> int:
     """Return how many stashed microbatches make a difference; 0 where none is counted."""
-    stashing = instance.training and instance.stash.any()
+    every: list[Any] = [instance, *instance.alternatives.values()]
+    stashing = instance.training and any(one.stash.any() for one in every)
     limited = any(
         device.memory is not None and device.memory < LARGEST for device in instance.cluster.devices
     )

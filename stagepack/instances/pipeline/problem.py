@@ -98,10 +98,25 @@ WORDS = (
         "device of each stage, as 0,1,1,0",
         option="machine",
     ),
+    Parameter(
+        "recompute",
+        str,
+        "layers may be recomputed in the backward pass, from what crosses the cut before them",
+        choices=("none", "full"),
+        option="freedom",
+    ),
+    Parameter(
+        "alternatives_per",
+        str,
+        "whether each layer takes one of its alternatives, or all layers of a stage the same",
+        choices=("layer", "stage"),
+        option="freedom",
+    ),
 )
 
 SKIPS = {"skips": "true where ranks have or make what skips a stage, as masks and positions"}
-LETTERS = {"letters": "E, t, m or L for each layer, where names do not tell: Et*24L", **SKIPS}
+LETTERS_ALONE = {"letters": "E, t, m or L for each layer, where names do not tell: Et*24L"}
+LETTERS = {**LETTERS_ALONE, **SKIPS}
 RANKS = {"ranks": "ranks of the pipeline, each with several stages"}
 
 PROBLEM = Problem(
@@ -129,6 +144,11 @@ PROBLEM = Problem(
             {**RANKS, **LETTERS},
             requires="require_layout",
         ),
+        "megatron-recompute": Tool(
+            "megatron.recompute.recompute",
+            "--recompute-granularity and what goes with it, of Megatron-LM",
+            LETTERS_ALONE,
+        ),
         "torchtitan": Tool(
             "torch.modules.torchtitan",
             "module_fqns_per_model_part of torchtitan",
@@ -144,6 +164,10 @@ PROBLEM = Problem(
             "split_spec of torch.distributed.pipelining",
             requires="require_names",
         ),
+        "torch-recompute": Tool(
+            "torch.checkpoint.recompute",
+            "layers wrapped in torch.utils.checkpoint, in Python",
+        ),
         "accelerate": Tool(
             "torch.modules.accelerate",
             "device_map of Accelerate",
@@ -155,6 +179,12 @@ PROBLEM = Problem(
         ),
         "vllm": Tool(
             "serving.layers.vllm", "VLLM_PP_LAYER_PARTITION", LETTERS, requires="require_layers"
+        ),
+        "vllm-offload": Tool("serving.offload.vllm", "--cpu-offload-gb of vLLM", LETTERS_ALONE),
+        "llama.cpp": Tool(
+            "serving.offload.llama",
+            "--tensor-split and --override-tensor of llama.cpp",
+            {**LETTERS_ALONE, "tensors": "tensors of a layer that are on the CPU: ffn_.*_exps"},
         ),
         "sglang": Tool(
             "serving.layers.sglang", "SGLANG_PP_LAYER_PARTITION", LETTERS, requires="require_layers"

@@ -20,22 +20,17 @@ import numpy as np
 
 from stagepack.contracts import Number
 from stagepack.errors import InputError
-from stagepack.instances.pipeline.at_once import (
-    furthest_fit,
-    held_once,
-    peaks,
-    smallest,
-)
+from stagepack.instances.pipeline import at_once
+from stagepack.instances.pipeline.choices import least
 from stagepack.instances.pipeline.costs import LARGEST_TABLE, CostsInTicks
 from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.instance import PipelinePartition
-from stagepack.instances.pipeline.order import StageOrder, device_classes
+from stagepack.instances.pipeline.order import StageOrder, assign_devices, device_classes
 from stagepack.instances.pipeline.problem import Objective
 from stagepack.instances.profile import Array
 from stagepack.instances.ticks import exactly
 from stagepack.instances.words import LARGEST
 
-MANY_LAYERS = 100_000  # from there on a compiled pass finds what fits, which needs no table
 MOST_REACHES = 8
 CHUNK = 5_000_000  # elementary steps of the compiled pass between two pauses
 KEPT_AS = "_range_costs"  # with an instance, outside its fields
@@ -45,7 +40,8 @@ class RangeCosts(CostsInTicks):
     """Compute, memory and transfer of all ranges of an instance, in ticks and bytes.
 
     Nothing of size n x n is built unless asked for (:meth:`compute_matrix`,
-    :meth:`memory_matrix`, :meth:`fits_matrix`).
+    :meth:`memory_matrix`, :meth:`fits_matrix`).  Layers with alternatives cost the least of each
+    figure here: costs of stages are bounds then, see :mod:`stagepack.heuristics.pipeline.options`.
 
     Attributes
     ----------
@@ -87,7 +83,7 @@ class RangeCosts(CostsInTicks):
     def __init__(
         self, instance: PipelinePartition, pause: Callable[[], object] = lambda: None
     ) -> None:
-        self.instance = instance
+        self.instance, self._chain = instance, least(instance)
         self.n, self.k, self.tokens = instance.n, instance.k, instance.tokens
         self.allowed = instance.allowed_cuts
         classes = device_classes(instance, pause)
@@ -195,6 +191,8 @@ class RangeCosts(CostsInTicks):
         """Return the objective value of a partition in ticks."""
         if self.instance.objective is Objective.HEADROOM:
             return int(self.instance.evaluate(solution))
+        if self.instance.alternatives:
+            return round(Fraction(self.instance.evaluate(solution)) * self.scale)
         if self.instance.objective.additive:
             stages = [(a, b, int(self.device_class[d])) for a, b, d in solution.stages]
             each = (self.compute(*s) + self.transfer(*s) - self.host for s in stages)
@@ -297,11 +295,13 @@ class RangeCosts(CostsInTicks):
         if key not in self._reach_cache:
             added = self._exclusive
             if stashes:
-                added = added + stashes * self.instance.stash
-            if needs_kernels(self.instance):
+                added = added + stashes * self._chain.stash
+            if at_once.needs_kernels(self.instance.shared, self.n):
                 fit = self._slide(added, capacity, pause)
             else:
-                fit = np.minimum(furthest_fit(added, self._peak, capacity), self._next_fixed)
+                fit = np.minimum(
+                    at_once.furthest_fit(added, self._peak, capacity), self._next_fixed
+                )
             if len(self._reach_cache) >= MOST_REACHES:
                 return fit  # as many stashes, as many rows
             self._reach_cache[key] = fit
@@ -344,7 +344,7 @@ class RangeCosts(CostsInTicks):
             return limit
         if not stashes or self.within or (capacity, stashes) in self._reach_cache:
             return min(limit, int(self.reach(device_class, stashes)[first]))
-        instance, shared = self.instance, self.instance.shared
+        instance, shared = self._chain, self.instance.shared
         held, highest, end, width, seen = 0, 0, first, 64, set[int]()
         while end < limit:
             stop = min(limit, end + width)
@@ -422,8 +422,10 @@ class RangeCosts(CostsInTicks):
             for rows in (self.recv, self.send)
         )
         both = np.maximum(recv, send)
-        dearest = smallest(both, needed).max()
-        together = smallest(np.add(recv, send, out=both), needed).sum()  # new room costs more
+        dearest = at_once.smallest(both, needed).max()
+        together = at_once.smallest(
+            np.add(recv, send, out=both), needed
+        ).sum()  # new room costs more
         return int(dearest), int(-(-together // self.k)), int(together)
 
     def memory_matrix(self, device_class: int, stashes: int) -> Array:
@@ -431,16 +433,16 @@ class RangeCosts(CostsInTicks):
 
         Vectorised, O(n^2 + uses).
         """
-        instance, n = self.instance, self.n
+        instance, n = self._chain, self.n
         table = instance.memory_table
         added = instance.cached_bytes(self.tokens) if table is not None else self._exclusive
         lasting = np.concatenate([[0], np.cumsum(instance.stash * stashes + added)])
         memory = lasting[None, :] - lasting[:, None]
         if table is not None:
             return np.asarray(memory + self._class_table(table, device_class))
-        memory += peaks(self._peak)
+        memory += at_once.peaks(self._peak)
         if len(instance.shared.layer):
-            memory += held_once(instance.shared, n)
+            memory += at_once.held_once(instance.shared, n)
         return np.asarray(memory)
 
     def fits_matrix(self, device_class: int, stashes: int) -> Array:
@@ -499,29 +501,22 @@ class RangeCosts(CostsInTicks):
 
     @cached_property
     def _exclusive(self) -> Array:
-        total = self.instance.cached_bytes(self.tokens)
-        for column in self.instance.exclusive.values():
+        total = self._chain.cached_bytes(self.tokens)
+        for column in self._chain.exclusive.values():
             total += column
         return total
 
     @cached_property
     def _peak(self) -> Array:
-        return np.asarray(self.instance.temporary + self.instance.carry)
+        return np.asarray(self._chain.temporary + self._chain.carry)
 
     @cached_property
     def _first_use(self) -> Array:
-        """The first use of a shared key at each layer or after it, shape (n + 1,)."""
-        first = np.zeros(self.n + 1, dtype=np.int64)
-        np.cumsum(np.bincount(self.instance.shared.layer, minlength=self.n), out=first[1:])
-        return first
+        return at_once.first_uses(self.instance.shared, self.n)
 
     @cached_property
     def _next_fixed(self) -> Array:
-        """The first fixed cut after each layer, or n: stages end there at the latest."""
-        if not self.instance.fixed_cuts:
-            return np.full(self.n, self.n, dtype=np.int64)
-        fixed = np.array([*self.instance.fixed_cuts, self.n], dtype=np.int64)
-        return np.asarray(fixed[np.searchsorted(fixed, np.arange(self.n), side="right")])
+        return at_once.next_of(self.instance.fixed_cuts, self.n)
 
     # ------------------------------------------------------------------ the order of devices
 
@@ -530,7 +525,6 @@ class RangeCosts(CostsInTicks):
         """Which device may run the next stage, read from the tail of the chain."""
         return StageOrder.of(self.instance)
 
-
-def needs_kernels(instance: PipelinePartition) -> bool:
-    """Whether memory is looked up by the compiled kernel: shared keys, or very many layers."""
-    return bool(len(instance.shared.layer)) or instance.n >= MANY_LAYERS
+    def partition(self, boundaries: list[int], classes: list[int]) -> PipelineSolution:
+        """Return the solution of stages with `boundaries` on devices of `classes`."""
+        return assign_devices(self.instance, boundaries, classes)

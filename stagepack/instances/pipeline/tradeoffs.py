@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from stagepack.instances.pipeline.check import stage_headroom
+from stagepack.instances.pipeline.choices import settled
 from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.estimate import StageEstimate, estimate
 from stagepack.instances.pipeline.instance import PipelinePartition
@@ -129,6 +130,7 @@ def critical(instance: PipelinePartition, solution: PipelineSolution) -> Iterato
             f"{_where(instance, full)}: {full.memory:,} of {full.capacity:,} bytes "
             f"({full.utilisation:.0%})",
         )
+    instance = settled(instance, solution)
     tokens, at = min(
         (stage_headroom(instance, *stage, len(stages) - at), at)
         for at, stage in enumerate(solution.stages)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.instances import arrays
+from stagepack.instances.pipeline.alternatives import PER
 from stagepack.instances.pipeline.data import PartitionData
 from stagepack.instances.pipeline.problem import LIMITABLE, TIED, Objective
 from stagepack.instances.words import LARGEST
@@ -65,6 +67,8 @@ def require(given: PartitionData) -> None:
         if len(held.nbytes) and held.nbytes.min() < 0:
             raise InputError("negative bytes", field=name, remedy="give bytes >= 0")
     _moves(given)
+    if given.alternatives:
+        _alternatives(given)
     for variable in given.variables:
         if not 0 <= variable.first <= variable.last < n:
             raise InputError(
@@ -85,8 +89,11 @@ def require(given: PartitionData) -> None:
 
 def _sums(given: PartitionData) -> None:
     """Refuse figures whose sums could overflow."""
+    every: list[Any] = [given, *given.alternatives.values()]
     cycles = sum(
-        float(np.sum(column, dtype=np.float64)) for column in (given.forward, given.backward)
+        float(np.sum(column, dtype=np.float64))
+        for one in every
+        for column in (one.forward, one.backward)
     )
     if cycles >= LARGEST:
         raise InputError(
@@ -95,6 +102,9 @@ def _sums(given: PartitionData) -> None:
     columns = [*given.exclusive.values(), given.temporary, given.carry, given.stash]
     columns += [given.in_bytes, given.out_bytes, given.shared.nbytes]
     columns += [given.cached_bytes(1)] * (given.tokens > 0)
+    for one in given.alternatives.values():
+        columns += [*one.exclusive.values(), one.temporary, one.stash]
+        columns += [one.kv_bytes] * (given.tokens > 0)
     factor = max(1, given.microbatches if given.training else 1, given.tokens)
     if sum(float(np.sum(c, dtype=np.float64)) for c in columns) * factor >= LARGEST:
         raise InputError(
@@ -195,6 +205,51 @@ def _require_sums(given: PartitionData) -> None:
             field="objective",
             remedy=f"choose {Objective.BOTTLENECK}",
         )
+
+
+def _alternatives(given: PartitionData) -> None:
+    """Refuse what layers with alternatives do not know."""
+    if given.alternatives_per not in PER:
+        raise InputError(
+            f"{given.alternatives_per[:40]!r} takes none",
+            field="alternatives_per",
+            remedy=f"choose {' or '.join(PER)}",
+        )
+    if given.own_alternative in ("", *given.alternatives):
+        raise InputError(
+            f"{given.own_alternative!r} is no name for the layers' own figures",
+            field="own_alternative",
+            remedy="give one that no alternative has",
+        )
+    if given.placed:
+        raise InputError(
+            "are known of one stage a device",
+            field="alternatives",
+            remedy="leave out stages_per_device and placement, or the alternatives",
+        )
+    if given.objective is Objective.HEADROOM:
+        raise InputError(
+            "headroom counts the layers' own bytes",
+            field="alternatives",
+            remedy="leave them out, or minimise latency with room for --tokens",
+        )
+    if given.objective is Objective.MOVES:
+        raise InputError(
+            "moves count the layers' own bytes", field="alternatives", remedy="leave them out"
+        )
+    if given.reduces:
+        raise InputError(
+            "are not known where gradients of tied weights are reduced",
+            field="alternatives",
+            remedy="keep these together (--tied together), or minimise the bottleneck",
+        )
+    for name in ("compute_table", "memory_table"):
+        if getattr(given, name) is not None:
+            raise InputError(
+                "replaces the figures of layers, so that they have no alternatives",
+                field=name,
+                remedy="leave out the table, or the alternatives",
+            )
 
 
 def _cluster(given: PartitionData) -> None:

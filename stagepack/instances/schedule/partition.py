@@ -19,6 +19,7 @@ from stagepack.instances.pipeline.check import (
     stage_compute,
     stage_memory,
 )
+from stagepack.instances.pipeline.choices import settled
 from stagepack.instances.profile import Array, Link
 from stagepack.result import Result
 
@@ -48,6 +49,7 @@ def arguments(
     """
     require_instance(partition, "pipeline-partition", "partition")
     solution = valid_solution(partition, solution, "partition")
+    partition = settled(partition, solution)  # recomputation is counted as it was chosen
     training = partition.training
     if partition.compute_table is not None and training:
         raise InputError(

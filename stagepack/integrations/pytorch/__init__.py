@@ -167,6 +167,13 @@ def build_stages(
         why = f" ({plan.status}: {plan.reason})" if isinstance(plan, Result) else ""
         remedy = "change what makes it infeasible" if infeasible else "solve it for longer"
         raise InputError(f"holds no solution{why}", field="plan", remedy=remedy)
+    if isinstance(solution, PipelineSolution) and solution.choices:
+        raise InputError(
+            "layers take alternatives, and stages run them as they are",
+            field="plan",
+            remedy="wrap the module's layers by what write_solution(as_='torch-recompute') writes, "
+            "and cut it by torch.distributed.pipelining",
+        )
     traced = trace(module, sample_inputs, kwargs or {}, depth, basic_blocks)
     if isinstance(solution, GraphSolution):
         return staged(*rearranged(traced, solution.assignment.tolist(), solution.order))

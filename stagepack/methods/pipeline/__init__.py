@@ -40,6 +40,18 @@ def _one_each(
     return refusal
 
 
+def _own_figures(
+    unsupported: Callable[[PipelinePartition], str],
+) -> Callable[[PipelinePartition], str]:
+    """Return why a method that knows no alternatives of layers does not apply."""
+
+    def refusal(instance: PipelinePartition) -> str:
+        chosen = "knows no alternatives of layers; use dp or cp-sat"
+        return chosen if instance.alternatives else unsupported(instance)
+
+    return _one_each(refusal)
+
+
 def _rule(instance: PipelinePartition) -> str:
     """Return why a rule of thumb does not apply, or ""."""
     moves = instance.objective is Objective.MOVES
@@ -48,6 +60,8 @@ def _rule(instance: PipelinePartition) -> str:
 
 def cp_sat(instance: PipelinePartition) -> type[PipelineModel]:
     """Return the CP-SAT model that suits an instance."""
+    if instance.alternatives:
+        return formulations.CpSatChosen
     return formulations.CpSatPlaced if instance.placed else formulations.CpSat
 
 
@@ -84,14 +98,14 @@ METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
         exact=False,
         description="greedy without dead ends when memory is tight; else the first partition found",
         limited_by_work=True,
-        unsupported=_one_each(_rule),
+        unsupported=_own_figures(_rule),
     ),
     TABLE.method(
         "bisect",
         exact=True,
         description="plain bottleneck by bisection with greedy probes, for very long chains",
         limited_by_work=True,
-        unsupported=_one_each(lambda instance: heuristics.bisect.unsupported(instance)),
+        unsupported=_own_figures(lambda instance: heuristics.bisect.unsupported(instance)),
         default=False,
     ),
     TABLE.method(
@@ -99,7 +113,7 @@ METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
         exact=True,
         description="the recurrence of Auto Pipeline over every transfer threshold",
         limited_by_work=True,
-        unsupported=_one_each(lambda instance: heuristics.reference.unsupported(instance)),
+        unsupported=_own_figures(lambda instance: heuristics.reference.unsupported(instance)),
         default=False,
     ),
     TABLE.method(
@@ -122,7 +136,7 @@ METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
         exact=True,
         description="MILP: one binary for each stage interval; a partition is a path",
         limited_by_work=True,
-        unsupported=_one_each(lambda instance: formulations.MilpInterval.unsupported(instance)),
+        unsupported=_own_figures(lambda instance: formulations.MilpInterval.unsupported(instance)),
         engines=("highs", "pyomo:highs", "pyomo:NAME"),
     ),
     TABLE.method(
@@ -130,7 +144,9 @@ METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
         exact=True,
         description="MILP: which layers are on which stage (Pyomo)",
         limited_by_work=True,
-        unsupported=_one_each(lambda instance: formulations.MilpAssignment.unsupported(instance)),
+        unsupported=_own_figures(
+            lambda instance: formulations.MilpAssignment.unsupported(instance)
+        ),
         engines=("highs", "pyomo:highs", "pyomo:NAME"),
     ),
     TABLE.method(

@@ -28,7 +28,8 @@ def strengthen(
 
     A solution that contradicts the bound is offered, and raises.
     """
-    if not keep_going() or instance.placed or StageOrder.refusal(instance) is not None:
+    several = instance.placed or instance.alternatives
+    if not keep_going() or several or StageOrder.refusal(instance) is not None:
         return
     costs = RangeCosts.of(instance)
     tuning = settings.tuned(TUNING)

@@ -16,9 +16,11 @@ from stagepack.errors import ContradictionError, InputError
 from stagepack.evidence import SEARCHED, TOLD
 from stagepack.heuristics.pipeline import rounds
 from stagepack.heuristics.pipeline.bounds import filled
+from stagepack.heuristics.pipeline.options import search
 from stagepack.heuristics.pipeline.prober import Prober
 from stagepack.heuristics.pipeline.tuning import TUNING, PipelineTuning
 from stagepack.instances.pipeline import PipelineSolution
+from stagepack.instances.pipeline.choices import least
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
 from stagepack.progress import Progress, Stopped
@@ -76,6 +78,7 @@ def explain(
         return f"no partition that fits has a {costs.instance.limited} of {limit:,} or less"
     stages = _count(len(costs.instance.stage_devices), "stage")
     cause = f"no partition into {stages} fits the devices' memory"
+    cause += ", whatever layers take of their alternatives" if costs.instance.alternatives else ""
     if costs.instance.tokens:
         cause += f" with the cache of {costs.instance.tokens:,} tokens (headroom finds the most)"
     pause = (lambda: None) if progress is None else progress.require_time
@@ -92,6 +95,8 @@ def _fits(costs: RangeCosts, progress: Progress[PipelineSolution] | None) -> boo
     """Return whether there is any partition; None: of several stages a device that is not known."""
     if costs.instance.placed:
         return rounds.fits(costs, progress)
+    if costs.instance.alternatives:
+        return search.any_that_fits(costs, progress) is not None
     return Prober(costs, progress).probe() is not None
 
 
@@ -201,7 +206,7 @@ def _more_devices(
         flying = k if instance.microbatches == instance.k else instance.microbatches
         pause = (lambda: None) if progress is None else progress.require_time
         costs = RangeCosts(instance.replace(cluster=more, microbatches=flying), pause)
-        if Prober(costs, progress).probe() is not None:
+        if _fits(costs, progress):
             return f"with {k:,} devices"
     return ""
 
@@ -216,6 +221,7 @@ def _span_memory(costs: RangeCosts, pause: Pause) -> tuple[Array, Array]:
     With one microbatch in flight when training: as the last stage has it.  O(n + uses).
     """
     instance, shared = costs.instance, costs.instance.shared
+    instance = least(instance)
     starts = np.flatnonzero(costs.allowed)[:-1]
     needs = np.zeros(len(starts), dtype=np.int64)
     for column in [*instance.exclusive.values(), *([instance.stash] * instance.training)]:

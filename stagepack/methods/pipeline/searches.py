@@ -15,6 +15,7 @@ from stagepack.heuristics.effort import spend
 from stagepack.heuristics.pipeline.bounds import work_bound
 from stagepack.heuristics.pipeline.tuning import TUNING, PipelineTuning
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
+from stagepack.instances.pipeline.choices import settled
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.methods import Settings, counted
 from stagepack.methods import pipeline as methods
@@ -23,6 +24,7 @@ from stagepack.progress import Progress, Stopped
 
 PipelineProgress = Progress[PipelineSolution]
 Run = Callable[[PipelinePartition, PipelineProgress, Settings], None]
+Rule = Callable[[RangeCosts, Callable[[], object], PipelineTuning], PipelineSolution | None]
 
 
 # ---------------------------------------------------------------------- without an engine
@@ -74,7 +76,8 @@ def _dp(instance: PipelinePartition, progress: PipelineProgress, settings: Setti
     """Search the limits on compute and transfer exactly."""
     _start(instance, progress, settings)
     costs, tuning = _costs(instance, progress, settings), settings.tuned(TUNING)
-    if not heuristics.dp.solve(costs, progress, tuning):
+    solve = heuristics.options.search.solve if instance.alternatives else heuristics.dp.solve
+    if not solve(costs, progress, tuning):
         methods.explain.conclude_infeasible(costs, progress, tuning=tuning)
     _say_what_rounding_leaves_open(costs, progress)
 
@@ -121,7 +124,7 @@ def _offer_baseline(
     progress: PipelineProgress,
     settings: Settings,
     name: str,
-    rule: Callable[[RangeCosts, Callable[[], object], PipelineTuning], PipelineSolution | None],
+    rule: Rule,
 ) -> PipelineSolution | None:
     """Offer what a naive rule gives if it is valid; else say what is wrong with it.
 
@@ -133,7 +136,10 @@ def _offer_baseline(
         spend(tuning.place_seconds * tuning.stages_at_once)
         progress.require_time()
 
-    solution = rule(costs, pause, tuning)
+    if instance.alternatives:
+        solution = _chosen(instance, costs, rule, tuning, pause)
+    else:
+        solution = rule(costs, pause, tuning)
     progress.require_time()
     if solution is None:
         progress.reason = f"{name} finds no partition that fits"
@@ -144,6 +150,26 @@ def _offer_baseline(
         progress.reason = f"{name} breaks {violations[0]}"
         return None
     return solution
+
+
+def _chosen(
+    instance: PipelinePartition,
+    costs: RangeCosts,
+    rule: Rule,
+    tuning: PipelineTuning,
+    pause: Callable[[], object],
+) -> PipelineSolution | None:
+    """Return the cuts of a naive rule with the best choices for them.
+
+    The rule goes by the layers' own figures; where it, or they, find no room, by the least ones.
+    """
+    own = settled(instance, PipelineSolution((), ()))
+    for one in (RangeCosts.of(own), costs):
+        cut = rule(one, pause, tuning)
+        found = cut and heuristics.options.search.chosen_for(costs, cut, tuning, pause)
+        if found:
+            return found
+    return None
 
 
 def _costs(
@@ -218,8 +244,8 @@ def _start(
         if tuning.baselines:
             _equal_layers(instance, progress, settings)
             _greedy(instance, progress, settings)
-        if instance.placed:
-            pass  # what follows knows one stage a device
+        if instance.placed or instance.alternatives:
+            pass  # what follows knows one stage a device, and the layers' own figures
         elif progress.solution is None and blind:
             _repair(_costs(instance, progress, settings), progress, settings)
         elif progress.solution is None and tuning.repair:
@@ -252,7 +278,11 @@ def _auto(instance: PipelinePartition, progress: PipelineProgress, settings: Set
     for name in ("bisect", "dp", "cp-sat"):
         if not unsupported[name](instance):
             _PARTS[name](instance, progress, settings)
-            return
+            if progress.proved or name != "dp" or not instance.alternatives:
+                return
+            settings = dataclasses.replace(settings, warm_start=None)
+    if progress.solution is not None:
+        return
     _start(instance, progress, settings)
     progress.reason = f"no exact method applies; cp-sat: {unsupported['cp-sat'](instance)}"
 

@@ -83,6 +83,8 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
             "tokens": instance.tokens,
             "capacity": None if not limits else {"least": min(limits), "most": max(limits)},
             "total_capacity": sum(limits) if len(limits) == len(memory) else None,
+            "alternatives": [*instance.alternatives],
+            "alternatives_per": instance.alternatives_per if instance.alternatives else None,
             "tables": instance.compute_table is not None or instance.memory_table is not None,
         }
         try:
@@ -135,6 +137,9 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
             if given["limit"] is not None:
                 text += f"; {given['limited']} is at most {number(given['limit'])}"
             found.append(("Held by devices", text))
+        if given["alternatives"]:
+            names = ", ".join(given["alternatives"])
+            found.append(("Alternatives", f"{names}, chosen for each {given['alternatives_per']}"))
         if given["token_bytes"]:
             held = f", for {number(given['tokens'])} tokens" if given["tokens"] else ""
             found.append(("KV cache", f"{quantity(given['token_bytes'])} a token{held}"))
@@ -236,7 +241,8 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
             head = as_text.plural(len(thing.boundaries) - 1, "stage")
             head += f" of {as_text.plural(thing.boundaries[-1], 'layer')}"
             cuts, devices = some(thing.boundaries), some(thing.devices)
-            return [f"{head}\nboundaries {cuts}\ndevices {devices}"]
+            taken = f"\nchoices {some(thing.choices)}" if thing.choices else ""
+            return [f"{head}\nboundaries {cuts}\ndevices {devices}{taken}"]
         assert isinstance(thing, Estimate)
         if whole:
             rows = thing.rows()
@@ -326,7 +332,13 @@ def stages(estimate: Estimate) -> Sheet:
         ]
         for stage in estimate.stages
     ]
-    words = ("stage", "layers", "device")
+    words: tuple[str, ...] = ("stage", "layers", "device")
+    if any(stage.choices for stage in estimate.stages):
+        words = (*words, "alternatives")
+        rows = [
+            [*row[:3], stage.choices, *row[3:]]
+            for row, stage in zip(rows, estimate.stages, strict=True)
+        ]
     header = (*words, "compute", "transfer", "memory", "capacity", "used")
     marks: dict[tuple[int, str], str] = {}
     largest = max(float(stage.compute) for stage in estimate.stages)

@@ -1,0 +1,365 @@
+"""Range costs of chains whose layers have alternatives: the least ticks of every stage that fits.
+
+For a kind of devices and a number of microbatches in flight, what a stage costs is a knapsack of
+multiple choice: every layer takes one of its options, their bytes fit the device, their ticks are
+fewest.  Labels of growing runs of layers (:mod:`.label_kernels`) solve it for all stages within a
+limit at once.  What reads tables of stages works on these as on any, with a class of devices for
+each pair of kind and microbatches.
+
+Cost: O(n * w) runs of w layers each pair, with as many labels as there are trade-offs of ticks and
+bytes: few of equal layers, at worst exponentially many.  Source: own work.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+
+from stagepack.errors import InputError
+from stagepack.heuristics.effort import SHORT, spend
+from stagepack.heuristics.pipeline.options import label_kernels as kernels
+from stagepack.heuristics.pipeline.tuning import OptionTuning
+from stagepack.instances.pipeline import Objective, PipelineSolution
+from stagepack.instances.pipeline.at_once import held_once, next_of, peaks
+from stagepack.instances.pipeline.choices import options
+from stagepack.instances.pipeline.order import assign_devices
+from stagepack.instances.pipeline.ranges import RangeCosts
+from stagepack.instances.profile import Array
+from stagepack.instances.ticks import exactly, ticks
+
+UNLIMITED = 2**61
+Pause = Callable[[], object]
+
+
+class Chooser:
+    """Finds the options of layers that take the fewest ticks within the memory of a device.
+
+    Parameters
+    ----------
+    costs : RangeCosts
+        Those of the instance, each figure the least of any option.
+    tuning : OptionTuning
+    pause : callable
+        Called between chunks of work; what it raises ends it.
+    """
+
+    def __init__(
+        self, costs: RangeCosts, tuning: OptionTuning, pause: Pause = lambda: None
+    ) -> None:
+        instance = costs.instance
+        self.costs, self.instance, self.tuning, self.pause = costs, instance, tuning, pause
+        self.names, self.figures = zip(*options(instance), strict=True)
+        self.has = np.stack([one.layers for one in self.figures])
+        examples = {c: d for d, c in reversed([*enumerate(costs.device_class.tolist())])}
+        speeds = [
+            exactly(instance.cluster.devices[examples[c]].speed) for c in range(costs.classes)
+        ]
+        train = instance.training
+        cycles = np.stack([f.forward + f.backward if train else f.forward for f in self.figures])
+        self._ticks = [ticks(cycles, costs.scale / speed) for speed in speeds]
+        fastest = self._ticks[speeds.index(max(speeds))]
+        self.base = np.zeros(costs.n + 1, dtype=np.int64)
+        np.cumsum(np.where(self.has, fastest, UNLIMITED).min(axis=0), out=self.base[1:])
+        uses = len(instance.shared.layer)
+        self._held = held_once(instance.shared, costs.n) if uses else np.zeros((1, 1), np.int64)
+        most = tuning.most_labels
+        self._room = kernels.Room(
+            np.empty((2, 3, most), dtype=np.int64),
+            np.empty((2, most), dtype=np.int64),
+            np.empty(len(self.names), dtype=np.int64),
+            np.empty((2, most), dtype=np.int64),
+        )
+
+    def options(self, device_class: int, stashes: int, timed: bool = True) -> kernels.Options:
+        """Return what the kernels are to know of layers on a class of devices.
+
+        Parameters
+        ----------
+        device_class : int
+            An entry of `RangeCosts.device_class`.
+        stashes : int
+            Microbatches whose activations a stage holds.
+        timed : bool
+            Whether ticks matter; else only whether stages fit.
+        """
+        instance, capacity = self.instance, self.costs.capacity[device_class]
+        shape = self.has.shape
+        added, peak = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+        if capacity is not None:
+            for row, one in enumerate(self.figures):
+                added[row] = self.costs.tokens * one.kv_bytes + stashes * one.stash
+                for column in one.exclusive.values():
+                    added[row] += column
+                peak[row] = one.temporary + instance.carry
+        cost = self._ticks[device_class] if timed else np.zeros(shape, dtype=np.int64)
+        room = UNLIMITED if capacity is None else capacity
+        held = self._held if capacity is not None else np.zeros((1, 1), dtype=np.int64)
+        return kernels.Options(cost, added, peak, self.has, room, held, self.base)
+
+    def table(self, given: kernels.Options, within: Array, spare: int, last: Array) -> Array:
+        """Return, shape (n + 1, n + 1), the least ticks of every run; `UNLIMITED` where none fits.
+
+        Parameters
+        ----------
+        given : Options
+        within, spare, last
+            As :func:`.label_kernels.fill` has them.
+
+        Raises
+        ------
+        InputError
+            When there are too many labels.
+        """
+        n = self.costs.n
+        if self.instance.alternatives_per == "stage":
+            return self._uniform(given, within, spare, last)
+        cost = np.full((n + 1, n + 1), UNLIMITED, dtype=np.int64)
+        state, budget = np.zeros(5, dtype=np.int64), SHORT
+        while not kernels.fill(budget, given, within, spare, last, self._room, state, cost):
+            self._spend(budget)
+            budget = self.tuning.labels_at_once
+        self._spend(budget)
+        if state[kernels.FULL]:
+            raise self._too_many()
+        return cost
+
+    def _too_many(self) -> InputError:
+        return InputError(
+            f"there are more than {self.tuning.most_labels:,} trade-offs of ticks and bytes in one "
+            "stage",
+            field="method dp",
+            remedy="use cp-sat, join layers, round their figures, or choose once a stage "
+            "(alternatives_per)",
+        )
+
+    def _uniform(self, given: kernels.Options, within: Array, spare: int, last: Array) -> Array:
+        """Return :meth:`table` where all layers of a stage that have it take the same option."""
+        n = self.costs.n
+        cost = np.full((n + 1, n + 1), UNLIMITED, dtype=np.int64)
+        a, b = np.triu_indices(n + 1, 1)
+        a, b = (ends[b <= np.append(last, n)[a]] for ends in (a, b))
+        held = given.held[a, b] if len(given.held) > 1 else 0
+        for option in range(len(self.names)):
+            self.pause()
+            chosen, layers = np.where(self.has[option], option, 0), np.arange(n)
+            work, added = (
+                np.concatenate([[0], np.cumsum(rows[chosen, layers])])
+                for rows in (given.ticks, given.added)
+            )
+            highest = peaks(given.peak[chosen, layers])[a, b]
+            need, time = added[b] - added[a] + highest + held, work[b] - work[a]
+            fits = (need <= given.capacity) & (time <= np.append(within, 0)[a])
+            fits &= time <= given.base[b] - given.base[a] + spare
+            cost[a[fits], b[fits]] = np.minimum(cost[a[fits], b[fits]], time[fits])
+        return cost
+
+    def choose(
+        self, given: kernels.Options, first: int, end: int, within: int = UNLIMITED
+    ) -> list[int] | None:
+        """Return options of the layers of a stage that take the fewest ticks; None: none fit.
+
+        Parameters
+        ----------
+        given : Options
+        first, end : int
+            The stage [first, end).
+        within : int
+            Ticks that it does not exceed.
+
+        Raises
+        ------
+        InputError
+            When there are too many labels.
+        """
+        if self.instance.alternatives_per == "stage":
+            return self._uniform_choice(given, first, end, within)
+        labels, trail, count = self._room.labels, list[Array](), 1
+        labels[0, :, 0] = 0
+        rest = given.ticks.min(axis=0)  # no less is to come
+        left = int(rest[first:end].sum())
+        for layer in range(first, end):
+            left -= int(rest[layer])
+            held = int(given.held[first, layer + 1]) if len(given.held) > 1 else 0
+            before = count
+            count = kernels.extend(layer, within - left, count, given, held, self._room)
+            self._spend(10 + before * len(self.names))
+            if count == kernels.TOO_MANY:
+                raise self._too_many()
+            if count == 0:
+                return None
+            labels[0, :, :count] = labels[1, :, :count]
+            trail.append(self._room.origin[:, :count].copy())
+        chosen, at = [0] * (end - first), 0
+        for layer in range(end - 1, first - 1, -1):
+            at, chosen[layer - first] = trail[layer - first][:, at].tolist()
+        return self._alike_first(first, chosen)
+
+    def _alike_first(self, first: int, chosen: list[int]) -> list[int]:
+        """Return options so dealt to equal layers that those with one come before those without."""
+        alike: dict[bytes, list[int]] = {}
+        for at in range(len(chosen)):
+            alike.setdefault(self._digests[first + at], []).append(at)
+        found = chosen.copy()
+        for places in alike.values():
+            # What are the layers' own figures comes last.
+            taken = sorted((chosen[at] for at in places), key=lambda o: o or len(self.names))
+            for at, option in zip(places, taken, strict=True):
+                found[at] = option
+        return found
+
+    @property
+    def _digests(self) -> list[bytes]:
+        """What tells layers from one another, in every option."""
+        if "_kept" not in vars(self):
+            rows = [self.instance.carry, *self.has]
+            for one in self.figures:
+                rows += [one.forward, one.backward, one.temporary, one.stash, one.kv_bytes]
+                rows += [sum(one.exclusive.values(), np.zeros(self.costs.n, dtype=np.int64))]
+            columns = np.stack([np.asarray(row, dtype=np.float64) for row in rows], axis=1)
+            self._kept = [column.tobytes() for column in columns]
+        return self._kept
+
+    def _uniform_choice(
+        self, given: kernels.Options, first: int, end: int, within: int
+    ) -> list[int] | None:
+        """Return :meth:`choose` where all layers of a stage that have it take the same option."""
+        layers, best = np.arange(first, end), (within + 1, list[int]())
+        held = int(given.held[first, end]) if len(given.held) > 1 else 0
+        for option in range(len(self.names)):
+            chosen = np.where(self.has[option, first:end], option, 0)
+            need = int(given.added[chosen, layers].sum() + given.peak[chosen, layers].max())
+            time = int(given.ticks[chosen, layers].sum())
+            if need + held <= given.capacity and time < best[0]:
+                best = time, chosen.tolist()
+        return best[1] or None
+
+    def named(self, chosen: list[int]) -> tuple[str, ...]:
+        """Return the names of the options of all layers; none where all are their own."""
+        return tuple(self.names[o] for o in chosen) if any(chosen) else ()
+
+    def _spend(self, labels: int) -> None:
+        spend(labels * self.tuning.label_seconds)
+        self.pause()
+
+
+class ChosenCosts(RangeCosts):
+    """The costs of stages with the best options of their layers, as far as these are within limits.
+
+    What stages are dearer, or do not fit, is no stage here.
+
+    Parameters
+    ----------
+    chooser : Chooser
+    limit : int
+        Ticks: a partition worth no more has all its stages here.
+    timed : bool
+        Whether ticks matter; else every stage that fits costs nothing.
+    """
+
+    def __init__(self, chooser: Chooser, limit: int = UNLIMITED, timed: bool = True) -> None:
+        costs, instance = chooser.costs, chooser.instance
+        costs.compute_bound(), costs.cut_bound()  # of all layers, kept with what is copied
+        vars(self).update(vars(costs), _reach_cache={}, _fits_cache={})
+        self._chooser, order = chooser, costs.order
+        most = int(order.stashes.max()) + 1
+        kinds, number = np.unique(order.device_class * most + order.stashes, return_inverse=True)
+        if len(kinds) * (costs.n + 1) ** 2 > chooser.tuning.most_runs:
+            raise InputError(
+                f"{len(kinds):,} kinds of stages of {costs.n:,} layers are more than "
+                f"{chooser.tuning.most_runs:,}",
+                field="method dp",
+                remedy="use fewer kinds of devices or microbatches, or join layers",
+            )
+        self._pairs = [divmod(kind, most) for kind in kinds.tolist()]
+        self.order = dataclasses.replace(
+            order, device_class=number.astype(np.int64), stashes=np.zeros_like(order.stashes)
+        )
+        rows = [c for c, _ in self._pairs]
+        self.classes, self.tabular = len(rows), True
+        self.prefix, self.recv, self.send = costs.prefix[rows], costs.recv[rows], costs.send[rows]
+        last = next_of(instance.fixed_cuts, costs.n)
+        last = np.where(self.allowed[:-1], last, np.arange(costs.n))
+        self._given, self._least = [], []
+        for c, stashes in self._pairs:
+            within, spare = self._within(c, limit)
+            given = chooser.options(c, stashes, timed)
+            self._given.append(given)
+            self._least.append(chooser.table(given, within, spare, last))
+        self._work = [np.where(table < UNLIMITED, table, 0) for table in self._least]
+
+    def _within(self, c: int, limit: int) -> tuple[Array, int]:
+        """Return the most ticks of stages by where they begin, and those above their least."""
+        costs = self._chooser.costs
+        within, spare = np.full(costs.n, min(limit, UNLIMITED)), UNLIMITED
+        if limit >= UNLIMITED:
+            return within, spare
+        match costs.instance.objective:
+            case Objective.SUM:
+                within -= costs.host + costs.recv[c, :-1]
+            case Objective.TRANSFER_BOUNDED:
+                within -= costs.transfer_bound() + costs.host
+            case Objective.LATENCY:
+                least = int(self._chooser.base[-1]) + costs.transfers_bound() + costs.host
+                spare = limit - least + costs.rounding
+        return within, spare
+
+    def fits_matrix(self, device_class: int, stashes: int) -> Array:
+        """Return, shape (n + 1, n + 1), whether [a, b) is a stage here.
+
+        Parameters
+        ----------
+        device_class : int
+            A kind of devices with microbatches.
+        stashes : int
+            Counted with the kind.
+        """
+        fits = self._least[device_class] < UNLIMITED
+        return np.asarray(fits & self.allowed[:, None] & self.allowed[None, :])
+
+    def partition(self, boundaries: list[int], classes: list[int]) -> PipelineSolution:
+        """Return the solution whose stages run on devices of the given classes, with its choices.
+
+        Parameters
+        ----------
+        boundaries, classes
+            As in :func:`.assign_devices`.
+        """
+        placed = assign_devices(self.instance, boundaries, [self._pairs[c][0] for c in classes])
+        chosen = list[int]()
+        for (a, b), kind in zip(pairwise(boundaries), classes, strict=True):
+            found = self._chooser.choose(self._given[kind], a, b, int(self._least[kind][a, b]))
+            assert found is not None
+            chosen += found
+        return dataclasses.replace(placed, choices=self._chooser.named(chosen))
+
+
+def rechosen(
+    chooser: Chooser, solution: PipelineSolution, timed: bool = True
+) -> PipelineSolution | None:
+    """Return a partition with the same stages and the best options for them; None: none fit.
+
+    Parameters
+    ----------
+    solution : PipelineSolution
+        Its choices do not matter.
+    timed : bool
+        Whether ticks matter; else any that fit will do.
+
+    Raises
+    ------
+    InputError
+        When there are too many labels.
+    """
+    costs, instance, chosen = chooser.costs, chooser.instance, list[int]()
+    for at, (a, b, device) in enumerate(solution.stages):
+        left = len(solution.devices) - at
+        stashes = min(instance.microbatches, left) if instance.training else 0
+        given = chooser.options(int(costs.device_class[device]), stashes, timed)
+        found = chooser.choose(given, a, b)
+        if found is None:
+            return None
+        chosen += found
+    return dataclasses.replace(solution, choices=chooser.named(chosen))

@@ -1,0 +1,52 @@
+"""What layers may be instead: recomputed in the backward pass, kept on the CPU or on disk.
+
+An alternative replaces some of a layer's own figures; see :mod:`.pipeline.choices`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from stagepack.instances.arrays import freeze
+from stagepack.instances.profile import Array
+
+CYCLES = ("forward", "backward")
+BYTES = ("temporary", "stash", "kv_bytes")
+FIGURES = (*CYCLES, "exclusive", *BYTES)
+"""What an alternative may say of layers."""
+OWN = "own"
+PER = ("layer", "stage")
+
+
+@dataclass(frozen=True, eq=False)
+class Alternative:
+    """Figures of the layers that take it; where a layer has it not, they are the layer's own.
+
+    Attributes
+    ----------
+    layers : ndarray of bool, shape (n,)
+        The layers that have it.
+    forward, backward : ndarray, shape (n,)
+        Cycles of each layer on a device of speed 1.
+    exclusive : dict of ndarray of int64, shape (n,)
+        Bytes of each layer that are always in the memory of its device, by category.
+    temporary, stash, kv_bytes : ndarray of int64, shape (n,)
+        Bytes in use while the layer runs, kept for its backward pass, and taken by a token.
+    """
+
+    layers: Array
+    forward: Array
+    backward: Array
+    exclusive: dict[str, Array]
+    temporary: Array
+    stash: Array
+    kv_bytes: Array
+
+    def __post_init__(self) -> None:
+        freeze(self)
+
+    def parts(self) -> dict[str, Any]:
+        """Return the figures by name."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
