@@ -323,7 +323,7 @@ def _empty(header: bool = True) -> Table:
 
 
 def printed(content: RenderableType, width: int, *, color: bool = False) -> str:
-    """Return `content` as rich prints it, `width` columns wide, perhaps in `color`, no blanks behind."""
+    """Return `content` as rich prints it, `width` columns wide, perhaps in `color`."""
     from rich.console import Console
 
     stream = io.StringIO()
