@@ -323,7 +323,7 @@ def _empty(header: bool = True) -> Table:
 
 
 def printed(content: RenderableType, width: int, *, color: bool = False) -> str:
-    """Return what rich prints in `width` columns, perhaps in `color`, without blanks at the end."""
+    """Return `content` as rich prints it, `width` columns wide, perhaps in `color`."""
     from rich.console import Console
 
     stream = io.StringIO()
