@@ -349,7 +349,10 @@ def move(
 
 @step
 def holds(rounds: Rounds, stops: Stops, ends: Array, first: int, width: int) -> bool:
-    """Return whether the stages of so many devices from the place `first` on fit their memory."""
+    """Return whether the stages of `width` devices from the place `first` on fit their memory.
+
+    `rounds`, `stops` and `ends` are those of the search that calls.
+    """
     if len(rounds.held) == 0:
         return True
     for at in range(first, first + width):

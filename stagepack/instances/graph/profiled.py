@@ -56,6 +56,8 @@ def columns(profile: ModelProfile, *, training: bool, passes: bool) -> JsonObjec
 def uncounted(profile: ModelProfile, lifetimes: Lifetimes, training: bool) -> dict[str, int]:
     """Return the bytes that a chain of these layers counts and a graph leaves out, by term.
 
+    `training` adds those of the backward pass; `lifetimes` are those of the `profile`.
+
     Of `temporary` and `carry` those of the layer that has most, of `shared` those of all keys.
     """
     keys = {key: nbytes for layer in profile.layers for key, nbytes in layer.shared.items()}

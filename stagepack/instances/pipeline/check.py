@@ -346,7 +346,7 @@ def device_memory(
 
 
 def token_bytes(instance: PartitionData, first: int, end: int) -> int:
-    """Return the bytes that a token takes of the KV cache of the layers [first, end)."""
+    """Return the bytes that a token takes of the KV cache of the layers [`first`, `end`)."""
     return 0 if instance.kv_bytes is None else int(instance.kv_bytes[first:end].sum())
 
 

@@ -290,7 +290,10 @@ def _cluster(given: PartitionData) -> None:
 def placement_of(
     each: int, placement: str | Iterable[int], k: int
 ) -> tuple[int, str | tuple[int, ...]]:
-    """Return stages a device and their placement, both as they are where a device has one stage."""
+    """Return stages a device and their placement, both as they are where a device has one stage.
+
+    `each` and `placement` are as given for `k` devices.
+    """
     each = arrays.integer(each, "stages_per_device")
     if not 1 <= each <= MOST_ROUNDS:
         raise InputError(

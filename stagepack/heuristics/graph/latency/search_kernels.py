@@ -145,7 +145,10 @@ def ends(places: Array, graph: Graph, scratch: Scratch) -> tuple[int, int]:
 
 @compiled
 def worth(places: Array, graph: Graph, scratch: Scratch) -> int:
-    """Return when the last group ends, `FAR` where a rule is broken.  See :func:`ends`."""
+    """Return when the last group ends, `FAR` where a rule is broken.
+
+    `places`, `graph` and `scratch` are those of :func:`ends`.
+    """
     scratch.held[:] = 0
     for b in range(len(places)):
         place = places[b]
