@@ -194,6 +194,8 @@ def test_what_is_explained_and_traded_knows_them() -> None:
     tight = training(capacity=42)
     found = sp.explain(tight)
     assert "layers 2 to 3" in dict(found.critical)["most compute"]
+    several = sp.explain(tight.replace(alternatives_per="stage"))
+    assert "alternatives layer by layer" in [change.change for change in several.changes]
     front = sp.pareto(tight, "memory")
     assert all(point.proved for point in front.points)
     assert len(front.points) > 1

@@ -24,7 +24,7 @@ from stagepack.heuristics.pipeline.options import label_kernels as kernels
 from stagepack.heuristics.pipeline.tuning import OptionTuning
 from stagepack.instances.pipeline import Objective, PipelineSolution
 from stagepack.instances.pipeline.at_once import held_once, next_of, peaks
-from stagepack.instances.pipeline.choices import options
+from stagepack.instances.pipeline.choices import cycles_of_options, options
 from stagepack.instances.pipeline.order import assign_devices
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
@@ -57,8 +57,7 @@ class Chooser:
         speeds = [
             exactly(instance.cluster.devices[examples[c]].speed) for c in range(costs.classes)
         ]
-        train = instance.training
-        cycles = np.stack([f.forward + f.backward if train else f.forward for f in self.figures])
+        cycles = cycles_of_options(instance)
         self._ticks = [ticks(cycles, costs.scale / speed) for speed in speeds]
         fastest = self._ticks[speeds.index(max(speeds))]
         self.base = np.zeros(costs.n + 1, dtype=np.int64)
