@@ -154,6 +154,7 @@ def test_matrices_of_several_operators_are_one_variable(tmp_path: Path) -> None:
     chain = sp.read(path, kind="pipeline", devices=2)
     assert [(v.name, v.first, v.last) for v in chain.variables] == [("w", 0, 1)]
     copied = sp.read(path, kind="pipeline", devices=2, tied="copied")
+    assert copied.tied is not None
     assert (copied.variables, copied.tied.uses()) == ((), {"w": (256, [0, 1])})
     assert sum(int(column.sum()) for column in copied.exclusive.values()) == (
         sum(int(column.sum()) for column in chain.exclusive.values()) - 256
