@@ -211,8 +211,9 @@ def freed(
 ) -> list[tuple[str, Change[Result[Any]]]]:
     """Return options of the command line that save `WORTH` of a proved optimum, and what they save.
 
-    `result` is the optimum of `instance`, found with `options` of :func:`.solve`.  Each is solved for a tenth of `time_limit` seconds, for `MOST` at most, for what its solution
-    saves and not for a bound.
+    `result` is the optimum of `instance`, found with `options` of :func:`.solve`.  Each is solved
+    for a tenth of `time_limit` seconds, for `MOST` at most, for what its solution saves and not for
+    a bound.
     """
     if result.status is not Status.OPTIMAL or not result.objective:
         return []
