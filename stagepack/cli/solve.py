@@ -245,15 +245,16 @@ def _solved(
 
 def _tolerance(problem: Problem, context: JsonObject, said: str | None) -> float | None:
     """Return how near the best a cut has to be of which the fewest bytes move; None: any other."""
-    from stagepack.tradeoffs.moves import share_of
-
+    if said is None and context.get(f"{CHANGED}previous") is None:
+        return None
     old = getattr(problem, "previous", None)
-    asked = said is not None or context.get(f"{CHANGED}previous") is not None
     cut = hasattr(problem, "from_previous") and problem.objective != "moves"
     if said is not None and (old is None or not cut):
         why = "it is of a previous cut of a chain, and an objective other than moves"
         raise InputError(why, field="tolerance", remedy="give --previous FILE, or leave it out")
-    return share_of(said or "0") if asked and cut else None
+    from stagepack.tradeoffs.moves import share_of
+
+    return share_of(said or "0") if cut else None
 
 
 def _of_best(problem: Problem, best: Result[Solution]) -> Account:
