@@ -128,7 +128,7 @@ def interleaved(limit: float) -> None:
         for placement in ("v", "loop"):
             for spread in (0.0, 0.05):
                 given = {"layers": layers, "stages_per_device": each, "placement": placement}
-                instance = sp.load("pipeline/random/interleaved", spread=spread, **given)
+                instance = sp.load("pipeline/interleaved", spread=spread, **given)
                 began = time.process_time()
                 result = sp.solve(instance, time_limit=limit)
                 took = time.process_time() - began

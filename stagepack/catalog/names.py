@@ -26,7 +26,7 @@ PipelineName = Literal[
     "pipeline/random/tight-memory",
     "pipeline/random/infeasible",
     "pipeline/random/unlike-devices",
-    "pipeline/random/interleaved",
+    "pipeline/interleaved",
 ]
 
 PackingName = Literal[

@@ -381,7 +381,7 @@ GENERATORS: dict[str, Generator] = {
         {"layers": 40, "devices": 6, "seed": 0, "slack": 0.25, "free_order": False, **JOB},
         "speeds and memories differ from device to device",
     ),
-    "random/interleaved": Generator(
+    "interleaved": Generator(
         _interleaved,
         {
             "layers": 48,

@@ -14,7 +14,7 @@ KNOWN = {
     "groups": "70b4459d6482b448",
     "packing": "fb27363fc2921871",
     "phases": "25809fe4e41b53fc",
-    "pipeline": "cc2e9d66aefaaf54",
+    "pipeline": "16ca01a3cf2be532",
     "schedule": "d4aeac238065a602",
 }
 

@@ -8,9 +8,8 @@ the furthest the second round gets for each end of the first is enough, for what
 follow on fewer layers; otherwise that is a first look, and all states up to there decide.  States
 that leave more work than the devices to come have room for are dropped.
 
-With more rounds, two neighbouring ones are cut best while the others stay, until nothing improves;
-then two or three devices, in all rounds.  A bound that counts layers (:func:`.bounds.counted`)
-often proves what is found.
+With more rounds, two neighbouring ones are cut best while the others stay, until nothing improves:
+a bound that counts layers (:func:`.bounds.counted`) often proves what is found.
 
 Cost: O(k n * longest stage) for a limit in a V, n times that in a loop; all states as often as
 there may be ends of the second round for one of the first.  Source: own work.
@@ -18,7 +17,7 @@ there may be ends of the second round for one of the first.  Source: own work.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -26,7 +25,7 @@ import numpy as np
 
 from stagepack.heuristics.effort import spend
 from stagepack.heuristics.pipeline.bounds import counted, paces
-from stagepack.heuristics.pipeline.rounds_kernels import Device, Fronts, Rounds, Stops, grow, move
+from stagepack.heuristics.pipeline.rounds_kernels import Device, Fronts, Stops, grow
 from stagepack.heuristics.pipeline.tuning import TUNING, RoundTuning
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
@@ -420,12 +419,9 @@ class _Rounds:
     # ------------------------------------------------------------------ more rounds
 
     def improve(self, floor: int, progress: Progress[PipelineSolution]) -> None:
-        """Cut two neighbouring rounds best while the others stay, until nothing improves.
-
-        Of the best rounds so far, a few devices are then cut anew in all rounds.
-        """
+        """Cut two neighbouring rounds best while the others stay, until nothing improves."""
         draw, pairs = np.random.default_rng(0), len(self.signs) - 1
-        best, best_ends, windows = UNLIMITED, [self.n], _Windows(self)
+        best, best_ends = UNLIMITED, [self.n]
         enough = (1 - self.tuning.share) * progress.remaining
         for turn in range(self.tuning.turns):
             ends = self._start(turn) if turn < pairs else self._moved(best_ends, draw)
@@ -443,10 +439,6 @@ class _Rounds:
                 progress.offer(self.solution(ends), "rounds")
             if value <= best < UNLIMITED or value < best:
                 best, best_ends = value, ends
-            if best < UNLIMITED:
-                for ends, value in windows.better(best_ends, best, floor):
-                    best, best_ends = value, ends
-                    progress.offer(self.solution(ends), "rounds")
             if best <= floor or progress.remaining < enough:
                 return
 
@@ -490,50 +482,3 @@ class _Rounds:
             held[j] += int(rows[b] - rows[a])
             peak[j] = max([peak[j], *self.stops.peak[a:b].tolist()])
         return _Pair(at, stops[at * k], stops[(at + 2) * k], tuple(taken), tuple(held), tuple(peak))
-
-
-class _Windows:
-    """A walk through ends of more than two rounds: a few devices are cut anew, over and over."""
-
-    def __init__(self, rounds: _Rounds) -> None:
-        k, stages = rounds.k, len(rounds.signs) * rounds.k
-        place = np.arange(k)
-        limits = [-1 if limit is None else limit for limit in rounds.limits]
-        held = [rounds.held(stage) for stage in range(stages)] if max(limits) >= 0 else []
-        self.rounds = Rounds(
-            np.concatenate([place[::sign] for sign in rounds.signs]),
-            np.ascontiguousarray(rounds.prefix[rounds.classes]),
-            np.array(held) if held else np.zeros((0, 0), dtype=np.int64),
-            np.array(limits),
-            rounds.least,
-        )
-        self.stops, self.tuning, self.pause = rounds.stops, rounds.tuning, rounds.pause
-        self.random = np.array([0x9E3779B97F4A7C15], dtype=np.uint64)
-        self.scratch = np.zeros((7, stages + 1), dtype=np.int64)
-        self.ends = self.best = np.zeros(0, dtype=np.int64)
-        self.vain = 0
-
-    def better(self, ends: list[int], value: int, floor: int) -> Iterator[tuple[list[int], int]]:
-        """Yield better and better ends, and the largest load of each."""
-        known = np.array([0, *ends])
-        left = self.tuning.window_looks
-        while left > 0 and value > floor:
-            if not len(self.ends) or self.vain >= self.tuning.window_vain:
-                self.ends, self.vain = known.copy(), 0
-            target = max(floor, value - max(1, int((value - floor) * self.tuning.window_step)))
-            loads, place = np.zeros(len(self.rounds.bytes), dtype=np.int64), self.rounds.place
-            work = self.rounds.work[place[:, None], np.stack([self.ends[:-1], self.ends[1:]], 1)]
-            np.add.at(loads, place, work[:, 1] - work[:, 0])
-            best = self.ends.copy()
-            looks = int(self.tuning.seconds_at_once / self.tuning.look_seconds)
-            found, looked = move(
-                self.rounds, self.stops, self.ends, loads, target, best, self.random, self.scratch,
-                looks, self.tuning.window_most,
-            )  # fmt: skip
-            spend(self.tuning.look_seconds * looked)
-            self.pause()
-            left -= looked
-            self.vain += 1
-            if found < value:
-                value, known, self.ends, self.vain = found, best, best.copy(), 0
-                yield best[1:].tolist(), value

@@ -1,18 +1,16 @@
 """Two rounds of stages, device by device: how far the second one gets for every end of the first.
 
-It is the probe of :mod:`.rounds`.  Cost: O(states * longest stage) for a device.  More rounds are
-also cut anew where two or three devices meet.  Source: own work.
+It is the probe of :mod:`.rounds`.  Cost: O(states * longest stage) for a device.  Source: own work.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from stagepack.heuristics.random_kernels import draw
 from stagepack.instances.profile import Array
-from stagepack.kernels.compiled import step, tiered
+from stagepack.kernels.compiled import tiered
 
 
 class Fronts(NamedTuple):
@@ -176,6 +174,7 @@ def grow(
                     if every and y2 >= then[x2]:
                         marks[x2, max(0, y + least - then[x2])] += np.int32(1)
                         marks[x2, y2 + 1 - then[x2]] -= np.int32(1)
+<<<<<<< HEAD
 
 
 class Rounds(NamedTuple):
@@ -367,3 +366,5 @@ def holds(rounds: Rounds, stops: Stops, ends: Array, first: int, width: int) -> 
         if need + top > rounds.bytes[at]:
             return False
     return True
+=======
+>>>>>>> placed

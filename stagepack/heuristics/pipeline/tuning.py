@@ -73,7 +73,7 @@ class RecurrenceTuning(Tuning):
 class RoundTuning(Tuning):
     """What steers the search for rounds of stages, and what its work costs."""
 
-    not_zero = ("seconds_at_once", "step_seconds", "look_seconds")
+    not_zero = ("seconds_at_once", "step_seconds")
 
     most_spans: int = 5_000
     """Spans of a chain; of more, only bounds and models are asked."""
@@ -83,21 +83,6 @@ class RoundTuning(Tuning):
 
     share: float = 0.5
     """Part of the time that is left which that may take."""
-
-    window_looks: int = 5_000_000
-    """Places of cuts looked at, after each beginning, where a few devices are cut anew."""
-
-    window_most: int = 1_000
-    """Of these for one choice of devices."""
-
-    window_step: float = 0.05
-    """Part of the way to the bound that the next target is below the best."""
-
-    window_vain: int = 8
-    """Walks without a better one after which the next one begins at the best."""
-
-    look_seconds: float = 1e-8
-    """Seconds of work of a place."""
 
     step_seconds: float = 3e-9
     """Seconds of work of a pair of stages of a device."""
