@@ -192,9 +192,7 @@ class CpSatChosen(PipelineModel):
         if all(limit is None for limit in limits):
             return
         nothing = np.zeros(self.n, dtype=np.int64)
-        held = [
-            sum(f.exclusive.values(), nothing) + costs.tokens * f.kv_bytes for f in self.figures
-        ]
+        held = [f.held + costs.tokens * f.kv_bytes for f in self.figures]
         stash = [f.stash if instance.training else nothing for f in self.figures]
         sizes = [int(np.gcd.reduce(row)) for row in (*held, *stash, *self._peak, shared.nbytes)]
         self._byte = unit = math.gcd(*sizes) or 1
@@ -290,8 +288,7 @@ class CpSatChosen(PipelineModel):
         values = np.zeros(len(self.model.proto.variables), dtype=np.int64)
         idle = self.k - len(solution.devices)  # unused slots come first
         slots = [idle + at for at, (a, b, _) in enumerate(solution.stages) for _ in range(a, b)]
-        own = self.names[0]
-        taken = [self.names.index(name) for name in solution.choices or (own,) * self.n]
+        taken = [self.names.index(name) for name in self.costs.instance.taken(solution)]
         for layer, i in enumerate(slots):
             values[self.z[layer, i, taken[layer]].index] = 1
             for at, y in enumerate(self.y[layer]):
