@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
@@ -155,17 +156,22 @@ def _units(told: list[tuple[str, int]]) -> list[Unit]:
     return units
 
 
-def taken_by_units(
-    instance: PipelinePartition, solution: PipelineSolution, letters: str = ""
-) -> list[list[tuple[str, str]]]:
-    """Return the letters of each stage with the alternatives that they take, "" for none.
+def transformer_choices(
+    instance: PipelinePartition,
+    solution: PipelineSolution,
+    letters: str,
+    tool: str,
+    known: Collection[str],
+) -> list[list[str]]:
+    """Return the alternatives that the transformer layers of each stage take, "" for none.
 
-    Refuses unlike ones within a letter, unless some of its layers keep their own figures.
-    `letters` are those of :func:`stage_letters`.
+    Refuses those that a `tool` has not `known`, or of other layers; and unlike ones of parts of a
+    layer, unless some of these keep their own figures.  `letters` are those of
+    :func:`stage_letters`.
     """
-    own = instance.own_alternative
-    choices = solution.choices or (own,) * instance.n
-    found: list[list[tuple[str, str]]] = [[] for _ in solution.stages]
+    own, choices = instance.own_alternative, instance.taken(solution)
+    stage_letters(instance, solution, letters)  # no stage begins within a layer
+    found: list[list[str]] = [[] for _ in solution.stages]
     homes = np.array(solution.boundaries[1:])
     for unit in units_of(instance, letters):
         names = sorted(set(choices[unit.first : unit.end]) - {own})
@@ -176,8 +182,16 @@ def taken_by_units(
                 field="choices",
                 remedy="profile it as one layer, or give all its parts the same alternatives",
             )
-        stage = int(np.searchsorted(homes, unit.first, side="right"))
-        found[stage].append((unit.letter, "".join(names)))
+        name = "".join(names)
+        if name and (name not in known or unit.letter != "t"):
+            raise InputError(
+                f"{tool} has no {name!r} of a layer {unit.letter!r}",
+                field="choices",
+                remedy=f"call alternatives of transformer layers {' or '.join(known)}, and give "
+                "other layers none (layers)",
+            )
+        if unit.letter == "t":
+            found[int(np.searchsorted(homes, unit.first, side="right"))].append(name)
     return found
 
 

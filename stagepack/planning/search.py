@@ -179,9 +179,7 @@ def unshown(
         raise InputError(
             "is not for chips with local memory", field="remote", remedy="leave it out"
         )
-    if getattr(chain, "objective", None) == GraphObjective.LATENCY and isinstance(
-        chain, GraphPartition
-    ):
+    if isinstance(chain, GraphPartition) and chain.objective == GraphObjective.LATENCY:
         raise InputError(
             "latency is of one sample, a plan of many microbatches",
             field="objective",

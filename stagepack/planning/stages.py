@@ -437,25 +437,19 @@ class Structure:
 
 def require_one_each(model: InstanceT) -> InstanceT:
     """Return an instance; refuse a chain with what plans do not know."""
-    if isinstance(model, PipelinePartition) and model.objective == "moves":
-        raise InputError(
-            "plans know no previous cut",
-            field="objective",
-            remedy="solve the partition, then its schedule (PipelineSchedule.from_partition)",
-        )
-    if isinstance(model, PipelinePartition) and model.placed:
-        raise InputError(
-            "plans have one stage on each device",
-            field="placement",
-            remedy="solve the partition, then its schedule (PipelineSchedule.from_partition)",
-        )
-    if isinstance(model, PipelinePartition) and model.alternatives:
-        raise InputError(
-            "plans count the layers' own figures",
-            field="alternatives",
-            remedy="solve the partition, then its schedule (PipelineSchedule.from_partition), or "
-            "leave them out",
-        )
+    if not isinstance(model, PipelinePartition):
+        return model
+    for wrong, field, problem in (
+        (model.objective == "moves", "objective", "plans know no previous cut"),
+        (model.placed, "placement", "plans have one stage on each device"),
+        (model.alternatives, "alternatives", "plans count the layers' own figures"),
+    ):
+        if wrong:
+            raise InputError(
+                problem,
+                field=field,
+                remedy="solve the partition, then its schedule (PipelineSchedule.from_partition)",
+            )
     return model
 
 

@@ -6,7 +6,8 @@ parts of the list of layers, by a balancer that looks at the difference of loads
 
 from __future__ import annotations
 
-from stagepack.formats.roles import device_list, require_own_figures, require_placed
+from stagepack.formats.roles import device_list, require_own_figures
+from stagepack.formats.roles import require_placed as require_placed
 from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.instance import PipelinePartition
 
@@ -43,8 +44,3 @@ def module(instance: PipelinePartition, solution: PipelineSolution) -> str:
     return TEXT.format(
         parts=list(solution.boundaries), visible=visible and f"  # for ranks on {visible}"
     )
-
-
-def require_parts(instance: PipelinePartition) -> None:
-    """Refuse what no cut could mend: devices with several stages."""
-    require_placed(instance)

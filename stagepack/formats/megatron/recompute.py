@@ -8,7 +8,7 @@ holds for all layers.  ``full`` with ``block`` recomputes the first layers of ev
 from __future__ import annotations
 
 from stagepack.errors import InputError
-from stagepack.formats.roles import stage_letters, taken_by_units
+from stagepack.formats.roles import transformer_choices
 from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.instance import PipelinePartition
 
@@ -20,18 +20,7 @@ def recompute(instance: PipelinePartition, solution: PipelineSolution, *, letter
 
     Alternatives must be called ``full`` and ``selective``; see :mod:`.roles` for `letters`.
     """
-    stage_letters(instance, solution, letters)
-    stages = []
-    for units in taken_by_units(instance, solution, letters):
-        stages.append([name for letter, name in units if letter == "t"])
-        for letter, name in units:
-            if name not in (*KNOWN, "") or (name and letter != "t"):
-                raise InputError(
-                    f"{name!r} of a layer {letter!r} is nothing that Megatron-LM recomputes",
-                    field="choices",
-                    remedy="call alternatives of transformer layers full and selective, and give "
-                    "others none (layers)",
-                )
+    stages = transformer_choices(instance, solution, letters, "Megatron-LM", KNOWN)
     every = [name for names in stages for name in names]
     if not any(every):
         return "\n"

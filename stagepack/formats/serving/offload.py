@@ -13,13 +13,13 @@ from itertools import chain, pairwise
 import numpy as np
 
 from stagepack.errors import InputError
-from stagepack.formats.roles import device_list, stage_letters, taken_by_units
+from stagepack.formats.roles import device_list, stage_letters, transformer_choices
 from stagepack.instances.pipeline.choices import settled
 from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.words import Parameter
 
-CPU = "cpu"
+CPU = ("cpu",)
 TENSORS = Parameter("tensors", str, "which tensors of a layer are on the CPU")
 EXPERTS = "ffn_.*_exps"
 
@@ -31,14 +31,14 @@ def vllm(instance: PipelinePartition, solution: PipelineSolution, *, letters: st
     equally many bytes on each.  See :mod:`.roles` for `letters`.
     """
     device_list(instance, solution)
-    on_cpu = _on_cpu(instance, solution, letters, "vLLM")
+    chosen = transformer_choices(instance, solution, letters, "vLLM", CPU)
     own, held = (
         sum(one.exclusive.values(), np.zeros(instance.n, dtype=np.int64))
-        for one in (instance.replace(alternatives=None), settled(instance, solution))
+        for one in (instance, settled(instance, solution))
     )
     moved = [int((own - held)[first:end].sum()) for first, end, _ in solution.stages]
-    for stage, units in enumerate(on_cpu):
-        if any(there for before, there in pairwise(units) if not before):
+    for stage, names in enumerate(chosen):
+        if any(after for before, after in pairwise(names) if not before):
             raise InputError(
                 f"layers of stage {stage} on the CPU are not its first ones, which vLLM takes",
                 field="choices",
@@ -70,25 +70,8 @@ def llama(
     counts = [stage.count("t") for stage in stage_letters(instance, solution, letters)]
     counts[-1] += 1  # the output is one more
     line = f"--n-gpu-layers {sum(counts)} --tensor-split {','.join(map(str, counts))}"
-    every = chain.from_iterable(_on_cpu(instance, solution, letters, "llama.cpp"))
-    blocks = "|".join(str(block) for block, there in enumerate(every) if there)
+    every = chain(*transformer_choices(instance, solution, letters, "llama.cpp", CPU))
+    blocks = "|".join(str(block) for block, name in enumerate(every) if name)
     if blocks:
         line += f' --override-tensor "blk\\.({blocks})\\.{TENSORS.of(tensors)}=CPU"'
     return line + "\n"
-
-
-def _on_cpu(
-    instance: PipelinePartition, solution: PipelineSolution, letters: str, tool: str
-) -> list[list[bool]]:
-    """Return, stage by stage, which transformer layers are on the CPU."""
-    found = []
-    for units in taken_by_units(instance, solution, letters):
-        for letter, name in units:
-            if name not in ("", CPU) or (name and letter != "t"):
-                raise InputError(
-                    f"{tool} has no {name!r} for a layer {letter!r}",
-                    field="choices",
-                    remedy="call what is on the CPU cpu, for transformer layers alone (layers)",
-                )
-        found.append([name == CPU for letter, name in units if letter == "t"])
-    return found

@@ -32,8 +32,7 @@ def recompute(instance: PipelinePartition, solution: PipelineSolution) -> str:
     Refuses other alternatives than ``full``: what a checkpoint keeps is not said by their names.
     """
     names = module_names(instance)
-    own = (instance.own_alternative,) * instance.n
-    taken = list(zip(names, solution.choices or own, strict=True))
+    taken = list(zip(names, instance.taken(solution), strict=True))
     for name, choice in taken:
         if choice not in ("full", instance.own_alternative):
             raise InputError(

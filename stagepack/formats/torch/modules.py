@@ -192,8 +192,7 @@ def accelerate(
 
 def _places(instance: PipelinePartition, solution: PipelineSolution) -> list[list[int | str]]:
     """Return, stage by stage, where each layer is: its device's number, ``cpu`` or ``disk``."""
-    own = instance.own_alternative
-    choices = solution.choices or (own,) * instance.n
+    own, choices = instance.own_alternative, instance.taken(solution)
     for at, name in enumerate(choices):
         if name not in (own, "cpu", "disk"):
             raise InputError(

@@ -119,9 +119,7 @@ class Latency(Formulation[GraphPartition, GraphSolution]):
         least = np.minimum(sample.least() // unit, self.most + 1)
         self.head, before = sample.heads(least)
         self.first = max(int(self.head.max(initial=0)), min(self.lower // unit, self.most))
-        self.path = [int(self.head.argmax())]
-        while before[self.path[0]] >= 0:
-            self.path.insert(0, int(before[self.path[0]]))
+        self.path = sample.path(self.head, before)
 
     def _places(self) -> None:
         """Put each block on one device; of like accelerators, first blocks rise."""

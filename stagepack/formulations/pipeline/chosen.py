@@ -170,10 +170,8 @@ class CpSatChosen(PipelineModel):
     def _alike(self) -> None:
         """All layers of a slot that have it take the same option, the others their own figures."""
         model = self.model
-        self.v = [
-            [model.new_bool_var(f"v{i},{o}") for o in range(len(self.names))] for i in range(self.k)
-        ]
-        for i, taken in enumerate(self.v):
+        for i in range(self.k):
+            taken = [model.new_bool_var(f"v{i},{o}") for o in range(len(self.names))]
             model.add_exactly_one(taken)
             for layer in range(self.n):
                 for o in range(len(self.names)):
@@ -185,20 +183,16 @@ class CpSatChosen(PipelineModel):
     def _memory(self) -> None:
         """What layers hold in their options, the largest peak and keys fit each slot."""
         costs, instance, model = self.costs, self.costs.instance, self.model
-        self.holds: dict[tuple[int, int], IntVar] = {}
-        self.peaks: dict[int, IntVar] = {}
-        shared, self._peak = instance.shared, [f.temporary + instance.carry for f in self.figures]
+        shared, peaks = instance.shared, [f.temporary + instance.carry for f in self.figures]
         limits = [costs.capacity[c] for c in self.slot_class]
         if all(limit is None for limit in limits):
             return
         nothing = np.zeros(self.n, dtype=np.int64)
-        held = [
-            sum(f.exclusive.values(), nothing) + costs.tokens * f.kv_bytes for f in self.figures
-        ]
+        held = [f.held + costs.tokens * f.kv_bytes for f in self.figures]
         stash = [f.stash if instance.training else nothing for f in self.figures]
-        sizes = [int(np.gcd.reduce(row)) for row in (*held, *stash, *self._peak, shared.nbytes)]
-        self._byte = unit = math.gcd(*sizes) or 1
-        most = sum(int(row.max()) for row in (*held, *self._peak, *stash)) * self.n
+        sizes = [int(np.gcd.reduce(row)) for row in (*held, *stash, *peaks, shared.nbytes)]
+        unit = math.gcd(*sizes) or 1
+        most = sum(int(row.max()) for row in (*held, *peaks, *stash)) * self.n
         if (most * max(1, instance.microbatches) + int(shared.nbytes.sum())) // unit >= MOST_BYTES:
             raise InputError(
                 "bytes have too many digits for CP-SAT to add up",
@@ -209,16 +203,16 @@ class CpSatChosen(PipelineModel):
             if limit is None:
                 continue
             flying = min(instance.microbatches, self.k - i) if instance.training else 0
-            top = max(int(row.max()) for row in self._peak) // unit
-            self.peaks[i] = peak = model.new_int_var(0, top, f"p{i}")
+            top = max(int(row.max()) for row in peaks) // unit
+            peak = model.new_int_var(0, top, f"p{i}")
             need: Any = peak
             for (layer, slot, o), z in self.z.items():
                 if slot == i:
                     need += (int(held[o][layer]) + flying * int(stash[o][layer])) // unit * z
-                    if self._peak[o][layer]:
-                        model.add(peak >= int(self._peak[o][layer]) // unit * z)
+                    if peaks[o][layer]:
+                        model.add(peak >= int(peaks[o][layer]) // unit * z)
             for q, nbytes in enumerate(shared.nbytes.tolist()):
-                self.holds[i, q] = holds = model.new_bool_var(f"h{i},{q}")
+                holds = model.new_bool_var(f"h{i},{q}")
                 need += nbytes // unit * holds
                 for layer in shared.layer[shared.key == q].tolist():
                     model.add(holds >= self._on(layer, i))
@@ -278,7 +272,7 @@ class CpSatChosen(PipelineModel):
         return PipelineSolution(stages.boundaries, stages.devices, choices)
 
     def hint(self, solution: PipelineSolution) -> Array:
-        """Return the value of every variable, shape (variables,), for a solution.
+        """Return where layers are and what they take, shape (variables,); NaN for what follows.
 
         Raises
         ------
@@ -287,50 +281,19 @@ class CpSatChosen(PipelineModel):
         """
         if self.upper is not None and self.costs.objective(solution) > self.upper:
             raise ValueError(f"{solution} is worth more than the model allows")
-        values = np.zeros(len(self.model.proto.variables), dtype=np.int64)
+        values = np.full(len(self.model.proto.variables), np.nan)
+        for z in self.z.values():
+            values[z.index] = 0
         idle = self.k - len(solution.devices)  # unused slots come first
         slots = [idle + at for at, (a, b, _) in enumerate(solution.stages) for _ in range(a, b)]
-        own = self.names[0]
-        taken = [self.names.index(name) for name in solution.choices or (own,) * self.n]
+        taken = [self.names.index(name) for name in self.costs.instance.taken(solution)]
         for layer, i in enumerate(slots):
             values[self.z[layer, i, taken[layer]].index] = 1
             for at, y in enumerate(self.y[layer]):
                 values[y.index] = i <= at
         for i, used in enumerate(self.used):
             values[used.index] = i >= idle
-        if self.costs.instance.alternatives_per == "stage":
-            for i, row in enumerate(self.v):
-                some = {taken[layer] for layer in range(self.n) if slots[layer] == i} - {0}
-                values[row[min(some, default=0)].index] = 1
-        shared = self.costs.instance.shared
-        for i, peak in self.peaks.items():
-            here = [
-                int(self._peak[taken[layer]][layer]) for layer in range(self.n) if slots[layer] == i
-            ]
-            values[peak.index] = max(here, default=0) // self._byte
-        for (i, q), holds in self.holds.items():
-            users = shared.layer[shared.key == q].tolist()
-            values[holds.index] = any(slots[layer] == i for layer in users)
-        self._hint_objective(values, solution, idle, taken)
         return values
-
-    def _hint_objective(
-        self, values: Array, solution: PipelineSolution, idle: int, taken: list[int]
-    ) -> None:
-        objective, largest, moved, total = self.costs.instance.objective, 0, 0, 0
-        for at, (a, b, _) in enumerate(solution.stages):
-            c = self.slot_class[at + idle]
-            work = sum(int(self._ticks[c][taken[layer], layer]) for layer in range(a, b))
-            recv = int(self._recv[c, a]) if a else 0
-            send = int(self._send[c, b]) if b < self.n else 0
-            counted = work + (recv + send) * (objective is Objective.SUM)
-            if objective is Objective.OVERLAP:
-                counted = max(work, recv, send)
-            largest, moved = max(largest, counted), max(moved, recv + send)
-            total += work + recv + send
-        values[self.C.index] = max(total if self.additive else largest, self.C.proto.domain[0])
-        if self.T is not None:
-            values[self.T.index] = moved
 
     def ticks(self, steps: int) -> int:
         """Return the ticks of C + T, which count from 0; figures are rounded down."""

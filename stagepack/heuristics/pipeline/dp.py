@@ -13,6 +13,8 @@ over all thresholds :mod:`.reference` implements.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from stagepack.errors import InputError
 from stagepack.heuristics import pipeline as heuristics
 from stagepack.heuristics.pipeline.bounds import (
@@ -26,6 +28,8 @@ from stagepack.heuristics.pipeline.tuning import TUNING, PipelineTuning
 from stagepack.instances.pipeline import Objective, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.progress import Progress
+
+Search = Callable[[RangeCosts, Progress[PipelineSolution], PipelineTuning], bool]
 
 
 def solve(
@@ -43,12 +47,19 @@ def solve(
         search = heuristics.latency.solve
     elif costs.instance.objective is Objective.HEADROOM:
         search = _most_tokens
+    return attempt(search, costs, progress, tuning)
+
+
+def attempt(
+    search: Search, costs: RangeCosts, progress: Progress[PipelineSolution], tuning: PipelineTuning
+) -> bool:
+    """Return what a `search` returns; where it refuses, what is known already stays known."""
     try:
         return search(costs, progress, tuning)
     except InputError as error:
         if progress.solution is None:
             raise
-        progress.reason = str(error)  # what is known stays known
+        progress.reason = str(error)
         return True
 
 

@@ -49,7 +49,6 @@ def solve(
                 progress.offer(found[1], "dp")
         if found is None:
             return False
-        progress.offer(found[1], "dp")
         progress.raise_bound(costs.bound(found[0] + costs.host), "exhausted search", filled(costs))
         return True
     if instance.free_order and not instance.alternatives:  # the given order is one of all

@@ -7,8 +7,6 @@ are integers, so that all algorithms compare exactly.
 
 from __future__ import annotations
 
-import math
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,7 +14,6 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from stagepack.contracts import Number
 from stagepack.errors import InputError
 from stagepack.instances.arrays import distinct
 from stagepack.instances.graph.check import stage_order
@@ -24,7 +21,7 @@ from stagepack.instances.graph.components import numbered, rows
 from stagepack.instances.graph.data import GraphData, GraphSolution
 from stagepack.instances.graph.nets import Nets, nets
 from stagepack.instances.graph.problem import DeviceOrder, Objective
-from stagepack.instances.graph.ticking import Ticking, paces, ticking
+from stagepack.instances.graph.ticking import Ticking, Timed, paces, summed, ticking
 from stagepack.instances.profile import Array
 from stagepack.instances.ticks import exactly
 
@@ -38,7 +35,7 @@ LARGEST_TABLE = 2**28  # times of all blocks on all kinds of devices
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Compact:
+class Compact(Timed):
     """An instance in the form on which algorithms work; use :meth:`of`.
 
     Devices of one class are alike in all.  There is one pass, or two under the objective
@@ -86,10 +83,6 @@ class Compact:
         Ticks of each net on it.
     block_of : ndarray of int64, shape (nodes,)
         Block of each node.
-    scale : Fraction
-        Ticks of a unit of time.
-    rounding : int
-        Ticks by which sums may be off: 0 where all is exact.
     """
 
     instance: GraphData
@@ -121,8 +114,6 @@ class Compact:
     level: Array | None
     level_cost: Array | None
     block_of: Array
-    scale: Fraction
-    rounding: int
 
     @property
     def blocks(self) -> int:
@@ -183,9 +174,9 @@ class Compact:
         return cls(
             instance=instance,
             time=_times(instance, block_of, count, first, grid),
-            size=_added(instance.memory, block_of, count),
-            stash=_added(instance.stash, block_of, count),
-            parameters=_added(instance.parameters, block_of, count),
+            size=summed(instance.memory, block_of, count),
+            stash=summed(instance.stash, block_of, count),
+            parameters=summed(instance.parameters, block_of, count),
             sync=_exchange(instance, grid),
             before_ptr=_short(before_ptr),
             before=_short(before),
@@ -215,24 +206,6 @@ class Compact:
         )
 
     # ------------------------------------------------------------------ and back
-
-    def value(self, ticks: int) -> Number:
-        """Return ticks in units of the instance, an int where they are whole."""
-        exact = int(ticks) / self.scale
-        return exact.numerator if exact.denominator == 1 else float(exact)
-
-    def most_ticks(self, value: Number) -> int:
-        """Return ticks that no partition of at most this value exceeds.
-
-        Beyond 53 bits a value says less than its ticks: each sum in it may be a bit off.
-        """
-        ticks = math.ceil(Fraction(value) * self.scale)
-        off = 0 if isinstance(value, int) else ticks >> sys.float_info.mant_dig
-        return ticks + self.rounding + off * (1 + self.rounding)
-
-    def bound(self, ticks: int) -> Number:
-        """Return a lower bound in units of the instance, safe however ticks were rounded."""
-        return self.value(max(0, int(ticks) - self.rounding))
 
     def assignment(
         self, stages: npt.ArrayLike, classes: npt.ArrayLike, replicas: Sequence[int] = ()
@@ -281,7 +254,7 @@ class Compact:
         if self.objective == Objective.MEMORY:
             flying = np.minimum(self.microbatches, len(used) - position)
             held = self.time[0, kinds[chosen], np.arange(self.blocks)] + flying * self.stash
-            return _added(held, chosen, len(kinds))[None]
+            return summed(held, chosen, len(kinds))[None]
         shape = (self.passes, len(kinds))
         time, received, sent = (np.zeros(shape, dtype=np.int64) for _ in range(3))
         for which in range(self.passes):
@@ -301,7 +274,7 @@ class Compact:
             m = np.ones(len(kinds), dtype=np.int64)
             m[used] = replicas
             # Whole where ticks are exact: their scale is a multiple of every m * m.
-            exchanged = float(self.sync) * _added(self.parameters, chosen, len(kinds)) * (m - 1) / m
+            exchanged = float(self.sync) * summed(self.parameters, chosen, len(kinds)) * (m - 1) / m
             time += np.rint(exchanged).astype(np.int64)
             return np.maximum(np.maximum(time, received), sent) // m
         return np.maximum(np.maximum(time, received), sent)
@@ -321,13 +294,6 @@ class Compact:
 
 def _short(array: Array) -> Array:
     return array.astype(np.int32)
-
-
-def _added(values: Array, groups: Array, count: int) -> Array:
-    """Return the sum of the values of each group, int64."""
-    found = np.zeros(count, dtype=np.int64)
-    np.add.at(found, groups, values)
-    return found
 
 
 def _blocks(instance: GraphData) -> Array:

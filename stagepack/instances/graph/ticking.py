@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -40,6 +41,47 @@ class Ticking:
         whole = amounts if amounts.dtype.kind == "i" else np.rint(amounts * grid).astype(np.int64)
         factor = self.scale / exactly(pace) / grid
         return np.asarray(whole // factor.denominator * factor.numerator)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Timed:
+    """Values of an instance in ticks.
+
+    Attributes
+    ----------
+    scale : Fraction
+        Ticks of a unit of time.
+    rounding : int
+        Ticks by which a value may be off: 0 where all is exact.
+    """
+
+    scale: Fraction
+    rounding: int
+
+    def value(self, ticks: int) -> Number:
+        """Return ticks in units of the instance, an int where they are whole."""
+        exact = int(ticks) / self.scale
+        return exact.numerator if exact.denominator == 1 else float(exact)
+
+    def most_ticks(self, value: Number) -> int:
+        """Return ticks that no partition of at most this value exceeds.
+
+        Beyond 53 bits a value says less than its ticks: each sum in it may be a bit off.
+        """
+        ticks = math.ceil(Fraction(value) * self.scale)
+        off = 0 if isinstance(value, int) else ticks >> sys.float_info.mant_dig
+        return ticks + self.rounding + off * (1 + self.rounding)
+
+    def bound(self, ticks: int) -> Number:
+        """Return a lower bound in units of the instance, safe however ticks were rounded."""
+        return self.value(max(0, int(ticks) - self.rounding))
+
+
+def summed(values: Array, groups: Array, count: int) -> Array:
+    """Return the sum of the `values` of each of `count` `groups`, int64."""
+    found = np.zeros(count, dtype=np.int64)
+    np.add.at(found, groups, values)
+    return found
 
 
 def ticking(instance: GraphData) -> Ticking:

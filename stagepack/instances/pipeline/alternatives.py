@@ -9,6 +9,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from stagepack.instances.arrays import freeze
 from stagepack.instances.profile import Array
 
@@ -46,6 +48,11 @@ class Alternative:
 
     def __post_init__(self) -> None:
         freeze(self)
+
+    @property
+    def held(self) -> Array:
+        """Bytes of each layer that are always in memory, of all categories."""
+        return sum(self.exclusive.values(), np.zeros(len(self.layers), dtype=np.int64))
 
     def parts(self) -> dict[str, Any]:
         """Return the figures by name."""

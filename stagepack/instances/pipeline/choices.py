@@ -213,8 +213,7 @@ def least(instance: Chain) -> Chain:
         return instance
     every = [one for _, one in options(instance)]
     forward = np.minimum.reduce([one.forward for one in every])
-    nothing = np.zeros(instance.n, dtype=np.int64)
-    held = np.minimum.reduce([sum(one.exclusive.values(), nothing) for one in every])
+    held = np.minimum.reduce([one.held for one in every])
     return dataclasses.replace(
         instance,
         forward=forward,

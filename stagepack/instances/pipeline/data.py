@@ -425,6 +425,10 @@ class PartitionData:
         moved = self.in_bytes[inside].any() or self.out_bytes[inside].any()
         return bool(moved) and any(device.recv or device.send for device in self.cluster.devices)
 
+    def taken(self, solution: PipelineSolution) -> tuple[str, ...]:
+        """Return the alternative of each layer in a `solution`, by name."""
+        return solution.choices or (self.own_alternative,) * self.n
+
     @cached_property
     def kept_bytes(self) -> Array:
         """Bytes, shape (n + 1,), that a stage which begins at a cut keeps of what it receives.

@@ -509,9 +509,7 @@ def _choices(instance: PipelinePartition, solution: PipelineSolution) -> list[st
     """Return how many layers of each stage take which alternative, in words."""
     if not instance.alternatives:
         return [""] * len(solution.devices)
-    own = instance.own_alternative
-    names = solution.choices or (own,) * instance.n
-    found = []
+    own, names, found = instance.own_alternative, instance.taken(solution), []
     for first, end, _ in solution.stages:
         counts = Counter(names[first:end])
         order = [name for name in (*instance.alternatives, own) if counts[name]]

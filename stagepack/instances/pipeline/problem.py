@@ -192,7 +192,7 @@ PROBLEM = Problem(
         "deepspeed": Tool(
             "deepspeed.module.module",
             "a PipelineModule of DeepSpeed in Python",
-            requires="require_parts",
+            requires="require_placed",
         ),
     },
     becomes={"pipeline-schedule": "PipelineSchedule.from_partition"},

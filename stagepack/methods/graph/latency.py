@@ -132,52 +132,40 @@ class _Run:
             progress.reason = str(error)
 
 
-def auto(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
-    """Cut orders and anneal; then CP-SAT."""
-    if settings.engine not in (None, "cp-sat"):
-        raise InputError(
-            f"{settings.engine} has no model of latency", field="engine", remedy="use cp-sat"
-        )
-    run = _Run(instance, progress, settings)
-    if run.impossible:
-        return
-    run.start()
-    progress.require_time()
+def _auto(run: _Run) -> None:
+    """Try everything where blocks are few; else anneal, and let CP-SAT prove what it can."""
     if run.everything():
         return
-    steps = run.tuning.latency
+    steps, sample, progress = run.tuning.latency, run.sample, run.progress
     run.anneal(steps.first_rounds)
     progress.require_time()
-    sample = run.sample
-    size = instance.n + len(sample.cost) + len(sample.edges)
+    size = run.instance.n + len(sample.cost) + len(sample.edges)
     if progress.solution is None or size * len(sample.room) <= steps.cp_sat_places:
         run.model()
     if not progress.proved and progress.keep_going():
         run.anneal()
 
 
-def cp_sat(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
-    """Solve the model, from the best cuts of orders."""
-    load_engine("cp-sat", progress, settings)
-    run = _Run(instance, progress, settings)
-    if run.impossible:
-        return
-    run.start()
-    progress.require_time()
-    run.model()
-
-
-def local_search(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
-    """Anneal from the best cuts of orders."""
-    run = _Run(instance, progress, settings)
-    if run.impossible:
-        return
-    run.start()
-    progress.require_time()
+def _local_search(run: _Run) -> None:
     run.anneal()
-    if progress.solution is None:
-        progress.reason = "local-search: no cut of an order keeps within the memory of devices"
+    if run.progress.solution is None:
+        run.progress.reason = "local-search: no cut of an order keeps within the memory of devices"
 
 
-RUNS = {"auto": auto, "cp-sat": cp_sat, "local-search": local_search}
-"""By the name of the method."""
+RUNS = {"auto": _auto, "cp-sat": _Run.model, "local-search": _local_search}
+"""What methods do from the best cuts of orders, by name."""
+
+
+def solve(name: str, instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
+    """Solve an instance by the method of a `name`, one of `RUNS`."""
+    if name == "cp-sat":
+        load_engine(name, progress, settings)
+    elif settings.engine not in (None, "cp-sat"):
+        raise InputError(
+            f"{settings.engine} has no model of latency", field="engine", remedy="use cp-sat"
+        )
+    run = _Run(instance, progress, settings)
+    if not run.impossible:
+        run.start()
+        progress.require_time()
+        RUNS[name](run)

@@ -273,7 +273,7 @@ def _by_objective(name: str, run: Run) -> Run:
 
     def runs(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
         if instance.objective == Objective.LATENCY:
-            latency.RUNS[name](instance, progress, settings)
+            latency.solve(name, instance, progress, settings)
         else:
             run(instance, progress, settings)
 

@@ -29,11 +29,7 @@ def path_bound(sample: Sample, weight: Array, longest: int, pause: Callable[[], 
     `weight` is int64 of shape (nodes,).  A path of more than `longest` nodes says nothing, 0;
     `pause` is called now and then.
     """
-    head, before = sample.heads(weight, pause)
-    path = [int(head.argmax())]
-    while before[path[-1]] >= 0:
-        path.append(int(before[path[-1]]))
-    path.reverse()
+    path = sample.path(*sample.heads(weight, pause))
     if len(path) > longest:
         return 0
     up, low = _reach(sample, path, pause)

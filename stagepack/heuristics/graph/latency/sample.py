@@ -8,21 +8,17 @@ Placement of DNN Graph Operators*, NeurIPS 2020, for the objective.
 
 from __future__ import annotations
 
-import math
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 
-from stagepack.contracts import Number
 from stagepack.instances.arrays import distinct
 from stagepack.instances.graph.compact import UNLIMITED
 from stagepack.instances.graph.components import numbered
 from stagepack.instances.graph.data import GraphData, GraphSolution
 from stagepack.instances.graph.nets import nets
-from stagepack.instances.graph.ticking import ticking
+from stagepack.instances.graph.ticking import Timed, paces, summed, ticking
 from stagepack.instances.profile import Array
 
 OFTEN = 20_000
@@ -30,7 +26,7 @@ OFTEN = 20_000
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Sample:
+class Sample(Timed):
     """An instance for latency; use :meth:`of`.
 
     Attributes
@@ -55,10 +51,6 @@ class Sample:
         Class and bytes (`UNLIMITED` without a limit) of each accelerator.
     net_ptr, net, cost : ndarray of int64
         Blocks of net j are net[net_ptr[j]:net_ptr[j + 1]]; it costs cost[j] ticks.
-    scale : Fraction
-        Ticks of a unit of time.
-    rounding : int
-        Ticks by which a latency may be off: 0 where all is exact.
     """
 
     instance: GraphData
@@ -76,8 +68,6 @@ class Sample:
     net_ptr: Array
     net: Array
     cost: Array
-    scale: Fraction
-    rounding: int
 
     @property
     def blocks(self) -> int:
@@ -101,7 +91,7 @@ class Sample:
         node_time = node_time.reshape(len(kinds), instance.n)
         pause()
         found = nets(instance, block_of, pause)
-        cost = grid.ticks(instance.traffic, _pace(instance))
+        cost = grid.ticks(instance.traffic, *paces(instance))
         pairs = distinct(instance.edges[:, 0] * instance.n + instance.edges[:, 1])
         edges = np.column_stack((pairs // instance.n, pairs % instance.n))
         return cls(
@@ -126,23 +116,6 @@ class Sample:
             rounding=0 if grid.exact else instance.n + (k + 1) * len(instance.producer),
         )
 
-    # ------------------------------------------------------------------ ticks and values
-
-    def value(self, ticks: int) -> Number:
-        """Return ticks in units of the instance, an int where they are whole."""
-        exact = int(ticks) / self.scale
-        return exact.numerator if exact.denominator == 1 else float(exact)
-
-    def most_ticks(self, value: Number) -> int:
-        """Return ticks that no partition of at most this value exceeds."""
-        ticks = math.ceil(Fraction(value) * self.scale)
-        off = 0 if isinstance(value, int) else ticks >> sys.float_info.mant_dig
-        return ticks + self.rounding + off * (1 + self.rounding)
-
-    def bound(self, ticks: int) -> Number:
-        """Return a lower bound in units of the instance, safe however ticks were rounded."""
-        return self.value(max(0, int(ticks) - self.rounding))
-
     def solution(self, places: Array) -> GraphSolution:
         """Return the solution with each block on an accelerator, or on a CPU where that is -1."""
         devices = np.where(places >= 0, places, self.instance.accelerators)
@@ -166,7 +139,7 @@ class Sample:
     def sent(self) -> Array:
         """Return the ticks of all that each node writes, int64 of shape (nodes,)."""
         grid = ticking(self.instance)
-        cost = grid.ticks(self.instance.traffic, _pace(self.instance))
+        cost = grid.ticks(self.instance.traffic, *paces(self.instance))
         return summed(cost, self.instance.producer, self.instance.n)
 
     def heads(
@@ -190,6 +163,13 @@ class Sample:
                     head[v], before[v] = head[u] + own[v], u
         return np.array(head, dtype=np.int64), np.array(before, dtype=np.int64)
 
+    def path(self, head: Array, before: Array) -> list[int]:
+        """Return the nodes of the heaviest path, of what :meth:`heads` returned."""
+        path = [int(head.argmax())]
+        while before[path[-1]] >= 0:
+            path.append(int(before[path[-1]]))
+        return path[::-1]
+
     def impossible(self) -> str:
         """Return a reason that there is no partition; "" where none is plain to see."""
         largest = int(self.room.max(initial=0))
@@ -210,16 +190,3 @@ class Sample:
                 "accelerator, and no CPU may run it; give more memory"
             )
         return f"{who}: no device that there is may run it; give one on which it may"
-
-
-def _pace(instance: GraphData) -> Number:
-    """Return the bandwidth of all links."""
-    assert not isinstance(instance.bandwidth, np.ndarray)
-    return instance.bandwidth
-
-
-def summed(values: Array, groups: Array, count: int) -> Array:
-    """Return the sum of the `values` of each of `count` `groups`, int64."""
-    found = np.zeros(count, dtype=np.int64)
-    np.add.at(found, groups, values)
-    return found

@@ -13,7 +13,8 @@ bytes: few of equal layers, at worst exponentially many.  Source: own work.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -23,7 +24,7 @@ from stagepack.heuristics.effort import SHORT, spend
 from stagepack.heuristics.pipeline.options import label_kernels as kernels
 from stagepack.heuristics.pipeline.tuning import OptionTuning
 from stagepack.instances.pipeline import Objective, PipelineSolution
-from stagepack.instances.pipeline.at_once import held_once, next_of, peaks
+from stagepack.instances.pipeline.at_once import held_once, next_of
 from stagepack.instances.pipeline.choices import cycles_of_options, options
 from stagepack.instances.pipeline.order import assign_devices
 from stagepack.instances.pipeline.ranges import RangeCosts
@@ -91,9 +92,7 @@ class Chooser:
         added, peak = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
         if capacity is not None:
             for row, one in enumerate(self.figures):
-                added[row] = self.costs.tokens * one.kv_bytes + stashes * one.stash
-                for column in one.exclusive.values():
-                    added[row] += column
+                added[row] = one.held + self.costs.tokens * one.kv_bytes + stashes * one.stash
                 peak[row] = one.temporary + instance.carry
         cost = self._ticks[device_class] if timed else np.zeros(shape, dtype=np.int64)
         room = UNLIMITED if capacity is None else capacity
@@ -115,16 +114,15 @@ class Chooser:
             When there are too many labels.
         """
         n = self.costs.n
-        if self.instance.alternatives_per == "stage":
-            return self._uniform(given, within, spare, last)
-        cost = np.full((n + 1, n + 1), UNLIMITED, dtype=np.int64)
-        state, budget = np.zeros(5, dtype=np.int64), SHORT
-        while not kernels.fill(budget, given, within, spare, last, self._room, state, cost):
+        cost, budget = np.full((n + 1, n + 1), UNLIMITED, dtype=np.int64), SHORT
+        for way in self._ways(given):
+            state = np.zeros(5, dtype=np.int64)
+            while not kernels.fill(budget, way, within, spare, last, self._room, state, cost):
+                self._spend(budget)
+                budget = self.tuning.labels_at_once
             self._spend(budget)
-            budget = self.tuning.labels_at_once
-        self._spend(budget)
-        if state[kernels.FULL]:
-            raise self._too_many()
+            if state[kernels.FULL]:
+                raise self._too_many()
         return cost
 
     def _too_many(self) -> InputError:
@@ -138,26 +136,15 @@ class Chooser:
     def _refusal(what: str, remedy: str) -> InputError:
         return InputError(what, field="alternatives", remedy=f"use cp-sat, {remedy}")
 
-    def _uniform(self, given: kernels.Options, within: Array, spare: int, last: Array) -> Array:
-        """Return :meth:`table` where all layers of a stage that have it take the same option."""
-        n = self.costs.n
-        cost = np.full((n + 1, n + 1), UNLIMITED, dtype=np.int64)
-        a, b = np.triu_indices(n + 1, 1)
-        a, b = (ends[b <= np.append(last, n)[a]] for ends in (a, b))
-        held = given.held[a, b] if len(given.held) > 1 else 0
-        for option in range(len(self.names)):
-            self.pause()
-            chosen, layers = np.where(self.has[option], option, 0), np.arange(n)
-            work, added = (
-                np.concatenate([[0], np.cumsum(rows[chosen, layers])])
-                for rows in (given.ticks, given.added)
-            )
-            highest = peaks(given.peak[chosen, layers])[a, b]
-            need, time = added[b] - added[a] + highest + held, work[b] - work[a]
-            fits = (need <= given.capacity) & (time <= np.append(within, 0)[a])
-            fits &= time <= given.base[b] - given.base[a] + spare
-            cost[a[fits], b[fits]] = np.minimum(cost[a[fits], b[fits]], time[fits])
-        return cost
+    def _ways(self, given: kernels.Options) -> Iterator[kernels.Options]:
+        """Yield what layers may be at once: of options that stages take as one, each by itself."""
+        if self.instance.alternatives_per == "layer":
+            yield given
+            return
+        for option, row in enumerate(self.has):
+            has = np.zeros_like(self.has)
+            has[0], has[option] = ~row, row
+            yield given._replace(has=has)
 
     def choose(
         self, given: kernels.Options, first: int, end: int, within: int = UNLIMITED
@@ -177,8 +164,17 @@ class Chooser:
         InputError
             When there are too many labels.
         """
-        if self.instance.alternatives_per == "stage":
-            return self._uniform_choice(given, first, end, within)
+        best = None
+        for way in self._ways(given):
+            found = self._chosen(way, first, end, within)
+            if found is not None:
+                within, best = found[0] - 1, found[1]
+        return best
+
+    def _chosen(
+        self, given: kernels.Options, first: int, end: int, within: int
+    ) -> tuple[int, list[int]] | None:
+        """Return the fewest ticks of a stage and the options that take them; None: none fit."""
         labels, trail, count = self._room.labels, list[Array](), 1
         labels[0, :, 0] = 0
         rest = given.ticks.min(axis=0)  # no less is to come
@@ -195,10 +191,10 @@ class Chooser:
                 return None
             labels[0, :, :count] = labels[1, :, :count]
             trail.append(self._room.origin[:, :count].copy())
-        chosen, at = [0] * (end - first), 0
+        chosen, at, least = [0] * (end - first), 0, int(labels[0, 0, 0])
         for layer in range(end - 1, first - 1, -1):
             at, chosen[layer - first] = trail[layer - first][:, at].tolist()
-        return self._alike_first(first, chosen)
+        return least, self._alike_first(first, chosen)
 
     def _alike_first(self, first: int, chosen: list[int]) -> list[int]:
         """Return options so dealt to equal layers that those with one come before those without."""
@@ -213,32 +209,15 @@ class Chooser:
                 found[at] = option
         return found
 
-    @property
+    @cached_property
     def _digests(self) -> list[bytes]:
         """What tells layers from one another, in every option."""
-        if "_kept" not in vars(self):
-            rows = [self.instance.carry, *self.has]
-            for one in self.figures:
-                rows += [one.forward, one.backward, one.temporary, one.stash, one.kv_bytes]
-                rows += [sum(one.exclusive.values(), np.zeros(self.costs.n, dtype=np.int64))]
-            whole = [row if row.itemsize == 8 else row.astype(np.int64) for row in rows]
-            columns = np.stack([row.view(np.int64) for row in whole], axis=1)
-            self._kept = [column.tobytes() for column in columns]
-        return self._kept
-
-    def _uniform_choice(
-        self, given: kernels.Options, first: int, end: int, within: int
-    ) -> list[int] | None:
-        """Return :meth:`choose` where all layers of a stage that have it take the same option."""
-        layers, best = np.arange(first, end), (within + 1, list[int]())
-        held = int(given.held[first, end]) if len(given.held) > 1 else 0
-        for option in range(len(self.names)):
-            chosen = np.where(self.has[option, first:end], option, 0)
-            need = int(given.added[chosen, layers].sum() + given.peak[chosen, layers].max())
-            time = int(given.ticks[chosen, layers].sum())
-            if need + held <= given.capacity and time < best[0]:
-                best = time, chosen.tolist()
-        return best[1] or None
+        rows = [self.instance.carry, *self.has]
+        for one in self.figures:
+            rows += [one.forward, one.backward, one.temporary, one.stash, one.kv_bytes, one.held]
+        whole = [row if row.itemsize == 8 else row.astype(np.int64) for row in rows]
+        columns = np.stack([row.view(np.int64) for row in whole], axis=1)
+        return [column.tobytes() for column in columns]
 
     def named(self, chosen: list[int]) -> tuple[str, ...]:
         """Return the names of the options of all layers; none where all are their own."""
@@ -338,32 +317,3 @@ class ChosenCosts(RangeCosts):
             assert found is not None
             chosen += found
         return dataclasses.replace(placed, choices=self._chooser.named(chosen))
-
-
-def rechosen(
-    chooser: Chooser, solution: PipelineSolution, timed: bool = True
-) -> PipelineSolution | None:
-    """Return a partition with the same stages and the best options for them; None: none fit.
-
-    Parameters
-    ----------
-    solution : PipelineSolution
-        Its choices do not matter.
-    timed : bool
-        Whether ticks matter; else any that fit will do.
-
-    Raises
-    ------
-    InputError
-        When there are too many labels.
-    """
-    costs, instance, chosen = chooser.costs, chooser.instance, list[int]()
-    for at, (a, b, device) in enumerate(solution.stages):
-        left = len(solution.devices) - at
-        stashes = min(instance.microbatches, left) if instance.training else 0
-        given = chooser.options(int(costs.device_class[device]), stashes, timed)
-        found = chooser.choose(given, a, b)
-        if found is None:
-            return None
-        chosen += found
-    return dataclasses.replace(solution, choices=chooser.named(chosen))

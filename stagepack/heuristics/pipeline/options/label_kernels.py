@@ -184,7 +184,7 @@ def fill(
     state : ndarray of int64, shape (5,)
         Zeros at first.
     cost : ndarray of int64, shape (n + 1, n + 1)
-        Written where there are labels.
+        Written where there are labels of fewer ticks than it says.
     """
     n, options_of = len(last), len(options.ticks)
     a, b, count, side = state[FIRST], state[END], state[COUNT], state[SIDE]
@@ -203,7 +203,7 @@ def fill(
                 return True
             side, b = 1 - side, b + 1
             if count > 0:
-                cost[a, b] = room.labels[side, 0, 0]
+                cost[a, b] = min(cost[a, b], room.labels[side, 0, 0])
         if count == 0 or b >= last[a]:
             a, count = a + 1, 0
     state[FIRST], state[END], state[COUNT], state[SIDE] = a, b, count, side

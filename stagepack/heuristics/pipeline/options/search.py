@@ -10,17 +10,13 @@ Cost: a few times that of the stages (:mod:`.costs`) and of the search.  Source:
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
 from stagepack.errors import InputError
 from stagepack.heuristics.pipeline import dp
 from stagepack.heuristics.pipeline.bounds import objective_bound
-from stagepack.heuristics.pipeline.options.costs import (
-    Chooser,
-    ChosenCosts,
-    Pause,
-    rechosen,
-)
+from stagepack.heuristics.pipeline.options.costs import Chooser, ChosenCosts, Pause
 from stagepack.heuristics.pipeline.prober import Prober
 from stagepack.heuristics.pipeline.tuning import TUNING, PipelineTuning
 from stagepack.instances.pipeline import PipelineSolution
@@ -40,13 +36,7 @@ def solve(
     Stopped
         When the time is over.
     """
-    try:
-        return _search(costs, progress, tuning)
-    except InputError as error:
-        if progress.solution is None:
-            raise
-        progress.reason = str(error)  # what is known stays known
-        return True
+    return dp.attempt(_search, costs, progress, tuning)
 
 
 def _search(
@@ -131,6 +121,20 @@ def chosen_for(
     """Return the stages of a partition with their best choices, or any; None: none fit."""
     chooser = Chooser(costs, tuning.options, pause)
     try:
-        return rechosen(chooser, solution)
+        return _rechosen(chooser, solution, timed=True)
     except InputError:
-        return rechosen(chooser, solution, timed=False)
+        return _rechosen(chooser, solution, timed=False)
+
+
+def _rechosen(chooser: Chooser, solution: PipelineSolution, timed: bool) -> PipelineSolution | None:
+    """Return the same stages with their best choices; where nothing is timed, with any that fit."""
+    costs, instance, chosen = chooser.costs, chooser.instance, list[int]()
+    for at, (a, b, device) in enumerate(solution.stages):
+        left = len(solution.devices) - at
+        stashes = min(instance.microbatches, left) if instance.training else 0
+        given = chooser.options(int(costs.device_class[device]), stashes, timed)
+        found = chooser.choose(given, a, b)
+        if found is None:
+            return None
+        chosen += found
+    return dataclasses.replace(solution, choices=chooser.named(chosen))
