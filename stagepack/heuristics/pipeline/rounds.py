@@ -42,7 +42,7 @@ def unsupported(instance: PipelinePartition, tuning: RoundTuning = TUNING.rounds
     if not instance.placed:
         return "devices run one stage each; use dp"
     if directions(instance) is None:
-        return "the table of the placement is no sequence of rounds; use cp-sat"
+        return "the table of the placement is no sequence of two rounds or more; use cp-sat"
     limited = any(device.memory is not None for device in instance.cluster.devices)
     if limited and len(instance.shared.layer):
         return "keys that stages of a device share do not add up; use cp-sat"
@@ -55,11 +55,16 @@ def unsupported(instance: PipelinePartition, tuning: RoundTuning = TUNING.rounds
 
 
 def directions(instance: PipelinePartition) -> tuple[int, ...] | None:
-    """Return of each round whether devices come as in the first one (1) or backwards (-1)."""
+    """Return of each round whether devices come as in the first one (1) or backwards (-1).
+
+    None where there are no rounds, or a single one.
+    """
     table, k = instance.stage_devices, instance.k
     order = table[:k]
     rounds = [table[at : at + k] for at in range(0, len(table), k)]
-    if len(set(order)) < k or any(one not in (order, order[::-1]) for one in rounds):
+    if len(rounds) < 2 or len(set(order)) < k:
+        return None
+    if any(one not in (order, order[::-1]) for one in rounds):
         return None
     if k == 1:  # stages of one device alternate, as those of the last one of a V
         return tuple((-1) ** at for at in range(len(rounds)))

@@ -365,9 +365,11 @@ class PartitionData:
     def tolerance(self) -> float:
         """Relative tolerance of objective values: 0 for integer cycles, else 1e-9.
 
-        1e-9, too, for speeds without a common multiple of moderate size.
+        1e-9, too, for speeds without a common multiple of moderate size.  Bytes and tokens are
+        whole whatever cycles are.
         """
-        return 0.0 if self.objective is Objective.MOVES else self.rounding
+        counted = self.objective in (Objective.MOVES, Objective.HEADROOM)
+        return 0.0 if counted else self.rounding
 
     @property
     def rounding(self) -> float:

@@ -148,11 +148,11 @@ class RangeCosts(CostsInTicks):
     def bound(self, ticks: int) -> Number:
         """Return a lower bound in ticks as one in cycles, safe whatever rounding there was.
 
-        Of headroom, ticks are tokens.
+        Nothing takes less than no time.  Of headroom, ticks are tokens.
         """
         if self.instance.objective is Objective.HEADROOM:
             return ticks
-        return self.value(ticks - self.rounding)
+        return self.value(max(0, ticks - self.rounding))
 
     def value(self, ticks: int) -> Number:
         """Return `ticks` in cycles: an int when whole."""

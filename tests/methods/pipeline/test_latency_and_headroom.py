@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import stagepack as sp
@@ -142,6 +143,31 @@ def test_headroom_is_what_tokens_as_a_limit_leave() -> None:
             plain = instance.replace(objective="bottleneck")
             assert sp.solve(plain.replace(tokens=-int(most))).status == "OPTIMAL"
             assert sp.solve(plain.replace(tokens=1 - int(most))).status == "INFEASIBLE"
+
+
+@pytest.mark.parametrize("method", ["dp", "cp-sat", "milp-interval"])
+def test_tokens_are_exact_where_cycles_are_not(method: str) -> None:
+    instance = sp.PipelinePartition.from_arrays(
+        [0.5] * 5,
+        devices=2,
+        capacity=120_693_577_359,
+        exclusive=[10**9 * each for each in (26, 13, 22, 28, 14)],
+        kv_bytes=[4, 4, 1, 3, 3],
+        objective="headroom",
+    )
+    assert instance.tolerance == 0
+    result = sp.solve(instance, method)
+    assert (result.status, result.objective) == ("OPTIMAL", optimum(instance)[0])  # type: ignore[index]
+
+
+def test_nothing_takes_less_than_no_time() -> None:
+    table = np.full((3, 3), 1 / 7)
+    table[0, 2] = 0
+    instance = sp.PipelinePartition.from_arrays(
+        None, devices=2, compute_table=table, fewer_stages=True
+    )
+    result = sp.solve(instance)
+    assert (result.status, result.objective, result.bound) == ("OPTIMAL", 0, 0)
 
 
 def test_the_cheapest_of_all_choices_of_sixteen_unlike_devices() -> None:

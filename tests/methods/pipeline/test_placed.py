@@ -167,6 +167,16 @@ def test_one_stage_a_device_is_the_old_problem() -> None:
         assert not same.placed
 
 
+@pytest.mark.parametrize("fewer", [False, True])
+def test_a_single_round_in_another_order_is_no_two_rounds(fewer: bool) -> None:
+    instance = PipelinePartition.from_arrays(
+        [2, 10, 3, 4], devices=2, placement=[1, 0], speed=[1, 2], fewer_stages=fewer
+    )
+    assert "two rounds" in rounds.unsupported(instance)
+    result = sp.solve(instance)
+    assert (result.status, result.objective) == ("OPTIMAL", optimum(instance))
+
+
 def test_what_knows_one_stage_a_device_refuses() -> None:
     instance = chain()
     for method in METHODS:
