@@ -180,9 +180,10 @@ def test_previous_cuts_are_read_from_results_solutions_and_lists(tmp_path: Path)
     with pytest.raises(InputError, match="has a stage on device 3, of 3 named") as refused:
         read_previous(path, left)
     assert refused.value.field == "previous"
-    path.write_text(json.dumps({"boundaries": [0, 3], "devices": [0]}))
-    with pytest.raises(InputError, match="no cut of 8 layers"):
-        read_previous(path, left)
+    for cuts, devices in (([0, 3], [0]), ([0, 3, 8], [0])):
+        path.write_text(json.dumps({"boundaries": cuts, "devices": devices}))
+        with pytest.raises(InputError, match="no cut of 8 layers"):
+            read_previous(path, left)
     path.write_text(json.dumps(["a"]))
     with pytest.raises(InputError, match="1 layers, of 8"):
         read_previous(path, left)

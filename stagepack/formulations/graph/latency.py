@@ -85,7 +85,8 @@ class Latency(Formulation[GraphPartition, GraphSolution]):
         self._set_steps(size * len(self.devices) <= tuning.fine_places)
         self.model = cp_model.CpModel()
         self._places()
-        if self.infeasible:
+        if self.infeasible or self.first > self.most:
+            self.infeasible = True
             return
         self._memory()
         self._loads()
@@ -213,9 +214,6 @@ class Latency(Formulation[GraphPartition, GraphSolution]):
         """Nothing begins before what it reads is there."""
         sample, model, block = self.sample, self.model, self.sample.block_of.tolist()
         head, cpu = self.head.tolist(), self.cpu_time.tolist()
-        if self.first > self.most:
-            self.infeasible = True
-            return
         self.there = [model.new_int_var(low, self.most, "") for low in head]
         self.last = model.new_int_var(self.first, self.most, "")
         read = set(sample.edges[:, 0].tolist())
@@ -244,8 +242,6 @@ class Latency(Formulation[GraphPartition, GraphSolution]):
 
     def _path(self) -> None:
         """L is no less than what happens along one path, one after the other."""
-        if self.infeasible:
-            return
         sample, block = self.sample, self.sample.block_of.tolist()
         terms, counted = [], set[int]()
         for v in self.path:
@@ -269,8 +265,6 @@ class Latency(Formulation[GraphPartition, GraphSolution]):
 
     def _acyclic(self) -> None:
         """Order what might wait for one another without taking time."""
-        if self.infeasible:
-            return
         sample, model, block = self.sample, self.model, self.sample.block_of.tolist()
         idle_fast = (self.node_time.min(axis=0, initial=1) == 0) & sample.fast[sample.block_of]
         idle_slow = (self.cpu_time == 0) & sample.slow[sample.block_of]

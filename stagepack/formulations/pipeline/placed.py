@@ -165,8 +165,6 @@ class CpSatPlaced(PipelineModel):
     def _memory(self) -> None:
         """What the stages of a device hold and stash, and its keys, fit it."""
         costs, instance, model = self.costs, self.costs.instance, self.model
-        self._holds: dict[tuple[int, int], IntVar] = {}
-        self._stashing: list[tuple[IntVar, dict[int, IntVar], IntVar]] = []
         limits = [costs.capacity[c] for c in costs.device_class.tolist()]
         if all(limit is None for limit in limits):
             return
@@ -185,7 +183,7 @@ class CpSatPlaced(PipelineModel):
             stages = [i for i, own in enumerate(self.table) if own == device]
             need = sum(self._span("held", i, held // bytes_of) + stashed[i] for i in stages)
             for q, ((nbytes, _), first) in enumerate(zip(keys, nexts, strict=True)):
-                holds = self._holds[device, q] = model.new_bool_var(f"h{device},{q}")
+                holds = model.new_bool_var(f"h{device},{q}")
                 need += nbytes // bytes_of * holds
                 for i in stages:
                     bound = model.add(self.c[i + 1] <= self._lookup(("q", q), i, first))
@@ -228,9 +226,7 @@ class CpSatPlaced(PipelineModel):
                 exact = model.add(count == r) if r < most else model.add(count >= r)
                 exact.only_enforce_if(literal)
                 model.add(total >= r * each[i]).only_enforce_if(literal)
-            self._stashing.append((used[i], z, total))
             found.append(total)
-        self._stash = stash
         return found
 
     # ------------------------------------------------------------------ back and forth
@@ -246,7 +242,7 @@ class CpSatPlaced(PipelineModel):
         return PipelineSolution(tuple(boundaries), tuple(devices))
 
     def hint(self, solution: PipelineSolution) -> Array:
-        """Return the value of every variable, shape (variables,), for a solution.
+        """Return the cuts of a solution, and what is looked up there, shape (variables,); NaN else.
 
         Raises
         ------
@@ -261,30 +257,11 @@ class CpSatPlaced(PipelineModel):
         cuts = [0]
         for i in range(len(self.table)):
             cuts.append(int(np.searchsorted(self.places, ends[i])) if i in ends else cuts[-1])
-        values = np.zeros(len(self.model.proto.variables), dtype=np.int64)
+        values = np.full(len(self.model.proto.variables), np.nan)
         for j, cut in enumerate(cuts):
             values[self.c[j].index] = cut
         for variable, table, j in self._lookups.values():
             values[variable.index] = table[cuts[j]]
-        loads = [
-            sum(
-                int(self._work[c, cuts[i + 1]] - self._work[c, cuts[i]])
-                for i, own in enumerate(self.table)
-                if own == device
-            )
-            for device, c in enumerate(costs.device_class.tolist())
-        ]
-        values[self.C.index] = max(*loads, -(-self.least[0] // self.unit))
-        keys = _keys(instance) if self._holds else []
-        for (device, q), holds in self._holds.items():
-            mine = [(a, b) for a, b, own in solution.stages if own == device]
-            layers = keys[q][1]
-            values[holds.index] = any(((layers >= a) & (layers < b)).any() for a, b in mine)
-        for i, (used, z, total) in enumerate(self._stashing):
-            count = min(instance.microbatches, sum(slot >= i for slot in ends))
-            values[used.index] = i in ends
-            values[z[count].index] = 1
-            values[total.index] = count * int(self._stash[cuts[i + 1]] - self._stash[cuts[i]])
         return values
 
     def ticks(self, steps: int) -> int:

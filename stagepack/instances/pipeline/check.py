@@ -7,6 +7,7 @@ of the range costs on which the algorithms work.
 from __future__ import annotations
 
 import math
+import operator
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from fractions import Fraction
@@ -381,14 +382,13 @@ def reduction_cycles(
     if instance.tied is None or not instance.training:
         return recv, send
     one, m = instance.cluster.devices[device], instance.microbatches
+    share = operator.floordiv if instance.whole else operator.truediv
     for nbytes, users in instance.tied.uses().values():
         inside = bisect_left(users, end) - bisect_left(users, first)
         if not 0 < inside < len(users):
             continue
-        both = _link_cycles(instance, one.recv, nbytes), _link_cycles(instance, one.send, nbytes)
-        whole = instance.whole
-        recv += both[0] // m if whole else both[0] / m
-        send += both[1] // m if whole else both[1] / m
+        recv += share(_link_cycles(instance, one.recv, nbytes), m)
+        send += share(_link_cycles(instance, one.send, nbytes), m)
     return recv, send
 
 

@@ -20,6 +20,8 @@ from stagepack.instances.pipeline.data import PartitionData, PipelineSolution
 from stagepack.instances.profile import Array
 from stagepack.instances.violation import Violation
 
+NONE: dict[str, Any] = {"alternatives": {}, "alternatives_per": "layer", "own_alternative": OWN}
+"""Fields of a chain whose layers have no alternatives."""
 Chain = TypeVar("Chain", bound=PartitionData)
 
 
@@ -226,9 +228,7 @@ def least(instance: Chain) -> Chain:
             name: np.minimum.reduce([getattr(one, name) for one in every])
             for name in ("temporary", "stash")
         },
-        alternatives={},
-        alternatives_per="layer",
-        own_alternative=OWN,
+        **NONE,
     )
 
 
@@ -301,7 +301,5 @@ def settled(instance: Chain, solution: PipelineSolution) -> Chain:
         instance,
         **figures,
         exclusive=exclusive,
-        alternatives={},
-        alternatives_per="layer",
-        own_alternative=OWN,
+        **NONE,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from stagepack.errors import InputError
+from stagepack.instances.pipeline.check import shape
 from stagepack.instances.pipeline.data import PartitionData, PipelineSolution
 from stagepack.instances.profile import Cluster
 from stagepack.result import Result
@@ -73,14 +74,8 @@ def _holders(
             )
         return held
     cuts = previous.boundaries
-    if (
-        previous.malformed()
-        or not previous.devices
-        or len(cuts) < 2
-        or cuts[0] != 0
-        or cuts[-1] != instance.n
-        or list(cuts) != sorted(cuts)
-    ):
+    cut = not previous.malformed() and len(previous.devices) == len(cuts) - 1
+    if not cut or any(broken.rule == "boundaries" for broken in shape(instance, previous)):
         raise InputError(
             f"[{some(cuts)}] is no cut of {instance.n:,} layers", field="previous", remedy=remedy
         )
@@ -89,11 +84,9 @@ def _holders(
         devices = instance.cluster
         if not any(device.name for device in devices.devices):  # then numbers are names
             devices = [f"device {at}" for at in range(max(most + 1, instance.k))]
-    names: list[str | None] = []
     if isinstance(devices, Cluster):
-        names += names_of(devices)
-    else:
-        names = _all_names(devices, "devices", "give a cluster, or the names of its devices")
+        devices = names_of(devices)
+    names = _all_names(devices, "devices", "give a cluster, or the names of its devices")
     if most >= len(names) or min(previous.devices) < 0:
         raise InputError(
             f"has a stage on device {most}, of {len(names)} named",

@@ -28,28 +28,19 @@ TABLE: Table[PipelinePartition, PipelineSolution] = Table(
 )
 
 
-def _one_each(
-    unsupported: Callable[[PipelinePartition], str],
+def _plain(
+    unsupported: Callable[[PipelinePartition], str], *, chooses: bool = False
 ) -> Callable[[PipelinePartition], str]:
-    """Return why a method that knows one stage a device does not apply."""
+    """Return why a method of one stage a device, which perhaps `chooses`, does not apply."""
 
     def refusal(instance: PipelinePartition) -> str:
-        several = "knows one stage on each device, in order; use rounds or cp-sat"
-        return several if instance.placed else unsupported(instance)
+        if instance.placed:
+            return "knows one stage on each device, in order; use rounds or cp-sat"
+        if instance.alternatives and not chooses:
+            return "knows no alternatives of layers; use dp or cp-sat"
+        return unsupported(instance)
 
     return refusal
-
-
-def _own_figures(
-    unsupported: Callable[[PipelinePartition], str],
-) -> Callable[[PipelinePartition], str]:
-    """Return why a method that knows no alternatives of layers does not apply."""
-
-    def refusal(instance: PipelinePartition) -> str:
-        chosen = "knows no alternatives of layers; use dp or cp-sat"
-        return chosen if instance.alternatives else unsupported(instance)
-
-    return _one_each(refusal)
 
 
 def _rule(instance: PipelinePartition) -> str:
@@ -98,14 +89,14 @@ METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
         exact=False,
         description="greedy without dead ends when memory is tight; else the first partition found",
         limited_by_work=True,
-        unsupported=_own_figures(_rule),
+        unsupported=_plain(_rule),
     ),
     TABLE.method(
         "bisect",
         exact=True,
         description="plain bottleneck by bisection with greedy probes, for very long chains",
         limited_by_work=True,
-        unsupported=_own_figures(lambda instance: heuristics.bisect.unsupported(instance)),
+        unsupported=_plain(lambda instance: heuristics.bisect.unsupported(instance)),
         default=False,
     ),
     TABLE.method(
@@ -113,7 +104,7 @@ METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
         exact=True,
         description="the recurrence of Auto Pipeline over every transfer threshold",
         limited_by_work=True,
-        unsupported=_own_figures(lambda instance: heuristics.reference.unsupported(instance)),
+        unsupported=_plain(lambda instance: heuristics.reference.unsupported(instance)),
         default=False,
     ),
     TABLE.method(
@@ -121,7 +112,7 @@ METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
         exact=True,
         description="fast exact search over compute and transfer limits",
         limited_by_work=True,
-        unsupported=_one_each(_searchable),
+        unsupported=_plain(_searchable, chooses=True),
     ),
     TABLE.method(
         "rounds",
@@ -136,7 +127,7 @@ METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
         exact=True,
         description="MILP: one binary for each stage interval; a partition is a path",
         limited_by_work=True,
-        unsupported=_own_figures(lambda instance: formulations.MilpInterval.unsupported(instance)),
+        unsupported=_plain(lambda instance: formulations.MilpInterval.unsupported(instance)),
         engines=("highs", "pyomo:highs", "pyomo:NAME"),
     ),
     TABLE.method(
@@ -144,9 +135,7 @@ METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
         exact=True,
         description="MILP: which layers are on which stage (Pyomo)",
         limited_by_work=True,
-        unsupported=_own_figures(
-            lambda instance: formulations.MilpAssignment.unsupported(instance)
-        ),
+        unsupported=_plain(lambda instance: formulations.MilpAssignment.unsupported(instance)),
         engines=("highs", "pyomo:highs", "pyomo:NAME"),
     ),
     TABLE.method(

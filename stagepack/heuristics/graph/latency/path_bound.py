@@ -46,16 +46,13 @@ def _reach(sample: Sample, path: list[int], pause: Callable[[], object]) -> tupl
         up[v] = low[v] = at
     rank = np.empty(sample.instance.n, dtype=np.int64)
     rank[sample.order] = np.arange(sample.instance.n)
-    edges = sample.edges[np.argsort(rank[sample.edges[:, 0]], kind="stable")].tolist()
-    for at, (u, v) in enumerate(edges):
-        up[v] = max(up[v], up[u])
-        if at % OFTEN == 0:
-            pause()
-    edges = sample.edges[np.argsort(-rank[sample.edges[:, 1]], kind="stable")].tolist()
-    for at, (u, v) in enumerate(edges):
-        low[u] = min(low[u], low[v])
-        if at % OFTEN == 0:
-            pause()
+    forth = sample.edges[np.argsort(rank[sample.edges[:, 0]], kind="stable")]
+    back = sample.edges[np.argsort(-rank[sample.edges[:, 1]], kind="stable"), ::-1]
+    for found, pick, edges in ((up, max, forth), (low, min, back)):
+        for at, (u, v) in enumerate(edges.tolist()):
+            found[v] = pick(found[v], found[u])
+            if at % OFTEN == 0:
+                pause()
     return np.array(up), np.array(low)
 
 
