@@ -115,7 +115,8 @@ def _takes_rounds(instance: PipelinePartition) -> bool:
     tables |= instance.memory_table is not None
     plain = instance.objective is Objective.BOTTLENECK and not instance.free_order
     several = 1 < instance.k <= instance.n // 2
-    return several and plain and not (instance.placed or tables or instance.tokens)
+    one_each = instance.placed or tables or instance.tokens or instance.alternatives
+    return several and plain and not one_each
 
 
 def critical(instance: PipelinePartition, solution: PipelineSolution) -> Iterator[tuple[str, str]]:
