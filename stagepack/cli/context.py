@@ -242,13 +242,25 @@ def instance_of(source: str, context: JsonObject) -> Instance:
     return problem.replace(**changes) if changes else problem
 
 
+def instance_to_ask(source: str, context: JsonObject) -> Instance:
+    """Return the instance that `source` names; refuse something old where nothing asks for it."""
+    problem = instance_of(source, context)
+    if context.get(f"{CHANGED}previous") is not None and problem.objective != "moves":
+        raise InputError(
+            f"says nothing to the objective {problem.objective}",
+            field="--previous",
+            remedy="give --objective moves, or solve, which asks for few moves besides",
+        )
+    return problem
+
+
 def instances_of(source: str, context: JsonObject) -> list[Instance]:
     """Return the instance that `source` names, or all those of a file that holds several."""
     from stagepack.formats import door
 
     now, later = _parted(context)
     if later or not Path(source).is_file():
-        return [instance_of(source, context)]
+        return [instance_to_ask(source, context)]
     return list(door.read_all(source, **now))
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from stagepack.cli import completion
-from stagepack.cli.context import instance_of
+from stagepack.cli.context import instance_to_ask
 from stagepack.cli.options import (
     EXIT_INFEASIBLE,
     EXIT_INPUT,
@@ -348,7 +348,7 @@ def _named(model: str, context: JsonObject) -> Instance:
         networks = sorted(name.removeprefix(family) for name in known)
         what = f"no such file, nor a {kind} of the catalog"
         raise InputError(what, file=model, remedy=suggest(model, networks))
-    return instance_of(found[0] if found else model, context)
+    return instance_to_ask(found[0] if found else model, context)
 
 
 def plan_in(source: str | Path) -> ModelPlan | None:

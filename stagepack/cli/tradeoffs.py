@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stagepack.cli.context import instance_of
+from stagepack.cli.context import instance_to_ask
 from stagepack.cli.options import (
     EXIT_INFEASIBLE,
     EXIT_INPUT,
@@ -75,7 +75,7 @@ def pareto(
             file=instance,
             remedy="plans of less memory or fewer devices: stagepack tune MODEL --over devices=2,4",
         )
-    problem = instance_of(instance, context)
+    problem = instance_to_ask(instance, context)
     with engines_silenced():
         front = run(
             problem,
@@ -124,7 +124,7 @@ def explain(
             )
         limits["time_limit"] = (PLANS if time_limit is None else time_limit) or None
         raise typer.Exit(_explain_plan(held, limits, output, as_json=as_json))
-    problem = instance_of(instance, context)
+    problem = instance_to_ask(instance, context)
     with engines_silenced():
         found = run(
             problem,

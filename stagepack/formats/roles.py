@@ -206,8 +206,17 @@ def require_own_figures(solution: PipelineSolution, tool: str) -> None:
         )
 
 
-def tell_choices(solution: PipelineSolution, companion: str) -> None:
-    """Tell that choices of alternatives are written separately, for a tool's `companion`."""
+def tell_choices(
+    instance: PipelinePartition, solution: PipelineSolution, companion: str, *known: str
+) -> None:
+    """Tell that choices are written separately, for a `companion`; refuse those that it lacks."""
+    lacking = sorted({*solution.choices} - {instance.own_alternative, *known})
+    if lacking:
+        raise InputError(
+            f"layers take {lacking[0]!r}, and the tool can have them {' or '.join(known)}",
+            field="choices",
+            remedy=f"solve with no alternatives but those that {companion} writes",
+        )
     if solution.choices:
         log.warning("stages say nothing of layers' alternatives: write %s, too", companion)
 

@@ -132,3 +132,10 @@ def test_all_other_tools_refuse_choices_by_name() -> None:
         with pytest.raises(InputError, match="is told nothing") as caught:
             written(tool, ".c......")
         assert caught.value.field == "choices"
+
+
+def test_stages_are_not_written_for_a_tool_that_cannot_have_the_choices() -> None:
+    for tool, choices in (("megatron", ".c......"), ("torch", ".d......"), ("vllm", ".f......")):
+        with pytest.raises(InputError, match=f"{tool}-") as caught:
+            written(tool, choices)
+        assert caught.value.field == "choices"

@@ -15,6 +15,8 @@ from stagepack.formats.cuts import read_previous
 from stagepack.instances.pipeline.previous import held_by
 from stagepack.tradeoffs.moves import share_of
 from stagepack.verify import verify
+from tests.cli import shell
+from tests.imports import ROOT
 from tests.random_pipelines import moved, optimum, random_instance
 
 BEFORE = sp.PipelineSolution((0, 2, 3, 5, 8), (0, 1, 2, 3))
@@ -245,3 +247,12 @@ def test_tolerances_are_shares() -> None:
             share_of(text)
     with pytest.raises(InputError):
         sp.recut(chain(), BEFORE, -0.1)
+
+
+@pytest.mark.parametrize("command", ["plan", "explain", "compare", "pareto -x memory"])
+def test_commands_that_ask_for_no_moves_refuse_a_previous_cut(command: str, tmp_path: Path) -> None:
+    before = tmp_path / "before.json"
+    before.write_text(json.dumps(["gpu0"] * 6))
+    name, *others = command.split()
+    said = shell.run(name, ROOT / "examples/tied.json", "--previous", before, *others)
+    assert (said.returncode, "--previous: says nothing" in said.stderr) == (2, True)

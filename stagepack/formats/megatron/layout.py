@@ -48,7 +48,7 @@ def layout(
     ranks = _require_dealt(instance, ranks)
     device_list(instance, solution, "loop")
     require_adjacent(instance, solution, skips, "Megatron-LM")
-    tell_choices(solution, "megatron-recompute")
+    tell_choices(instance, solution, "megatron-recompute", "full", "selective")
     stages = stage_letters(instance, solution, letters)
     if instance.placed:
         stages = _with_empty_ones(instance, solution, stages)

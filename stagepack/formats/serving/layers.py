@@ -40,7 +40,7 @@ def environment(
     require_layers(instance, letters=letters, skips=skips)
     require_adjacent(instance, solution, skips, tool)
     if tool == "vLLM":
-        tell_choices(solution, "vllm-offload")
+        tell_choices(instance, solution, "vllm-offload", "cpu")
     else:
         require_own_figures(solution, tool)
     stages = stage_letters(instance, solution, letters)

@@ -306,7 +306,7 @@ def _above(name: str) -> list[str]:
 def torch(instance: PipelinePartition, solution: PipelineSolution) -> str:
     """Return Python that defines ``split_spec`` for ``torch.distributed.pipelining.pipeline``."""
     visible = device_list(instance, solution)
-    tell_choices(solution, "torch-recompute")
+    tell_choices(instance, solution, "torch-recompute", "full")
     skips = skipping(instance, solution)
     if skips is not None:
         log.warning(

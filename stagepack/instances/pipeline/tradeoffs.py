@@ -115,7 +115,8 @@ def _takes_rounds(instance: PipelinePartition) -> bool:
     tables |= instance.memory_table is not None or bool(instance.alternatives)
     plain = instance.objective is Objective.BOTTLENECK and not instance.free_order
     several = 1 < instance.k <= instance.n // 2
-    return several and plain and not (instance.placed or tables or instance.tokens)
+    one_each = instance.placed or tables or instance.tokens or instance.alternatives
+    return several and plain and not one_each
 
 
 def critical(instance: PipelinePartition, solution: PipelineSolution) -> Iterator[tuple[str, str]]:
@@ -138,7 +139,7 @@ def critical(instance: PipelinePartition, solution: PipelineSolution) -> Iterato
         (stage_headroom(instance, *stage, len(stages) - at), at)
         for at, stage in enumerate(solution.stages)
     )
-    if tokens < LARGEST:
+    if tokens < LARGEST and not instance.placed:  # a device of several stages has one room
         yield "fewest tokens", f"{_where(instance, stages[at])}: {tokens:,} tokens"
     if instance.compute_table is None:
         layer = int(instance.cycles.argmax())

@@ -326,9 +326,11 @@ def _from_what_is_given(run: Run) -> Run:
         if settings.warm_start not in (None, "auto"):
             _start(instance, progress, settings)
             settings = dataclasses.replace(settings, warm_start=None)
-        run(instance, progress, settings)
-        if settings.tuned(TUNING).even:
-            _even(instance, progress, settings)
+        try:
+            run(instance, progress, settings)
+        finally:  # searches also end by an exception: where what they have is proved
+            if settings.tuned(TUNING).even:
+                _even(instance, progress, settings)
 
     return begin
 

@@ -405,7 +405,8 @@ def _uncounted(instance: PipelinePartition, found: Estimate) -> list[tuple[str, 
     if instance.objective != Objective.BOTTLENECK or slowest <= found.objective:
         return []
     text = f"transfers of up to {as_text.number(slowest)} cycles, by objective {instance.objective}"
-    return [("Not counted", f"{text}; --objective overlap or sum counts them")]
+    counted = "" if instance.placed else "; --objective overlap or sum counts them"
+    return [("Not counted", text + counted)]
 
 
 def _batches(count: int, devices: int) -> str:

@@ -26,6 +26,13 @@ def test_no_device_idles_where_it_could_work(method: str) -> None:
     assert sorted(loads(instance, result.solution)) == 6 * [20] + 10 * [30]
 
 
+@pytest.mark.parametrize("method", ["auto", "dp", "bisect", "dp-reference", "milp-interval"])
+def test_what_is_proved_at_once_is_made_even_as_well(method: str) -> None:
+    instance = sp.PipelinePartition.from_arrays([10, 10, 5, 5, 20, 10, 20, 10], devices=4)
+    result = sp.solve(instance, method)
+    assert sorted(loads(instance, result.solution)) == [10, 25, 25, 30]
+
+
 def test_the_most_even_of_all_that_are_as_good() -> None:
     seen = set[str]()
     for seed in range(400):

@@ -206,3 +206,16 @@ def test_what_is_explained_and_traded_knows_them() -> None:
                 tight.replace(cluster=sp.Cluster.uniform(2, memory=point.x)), method="cp-sat"
             ).objective
         )
+
+
+def test_no_change_that_they_contradict_is_asked_about() -> None:
+    chain = sp.PipelinePartition.from_arrays(
+        [5, 3, 8, 2, 7, 4],
+        exclusive=[9] * 6,
+        devices=3,
+        capacity=20,
+        alternatives={"cpu": {"forward": 50, "exclusive": 0}},
+    )
+    changes = [change.change for change in sp.explain(chain).changes]
+    assert "no limit of memory" in changes
+    assert "up to two stages on each device" not in changes

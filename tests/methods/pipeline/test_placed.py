@@ -255,3 +255,10 @@ def test_a_start_is_taken() -> None:
         result = sp.solve(instance, method, warm_start=start)
         assert result.objective is not None
         assert result.objective <= instance.evaluate(start)
+
+
+def test_explanations_of_several_stages_say_nothing_of_the_room_of_one() -> None:
+    chain = sp.PipelinePartition.from_arrays(
+        [3, 4, 5], devices=1, stages_per_device=2, capacity=15, kv_bytes=[1, 1, 1]
+    )
+    assert "fewest tokens" not in dict(sp.explain(chain).critical)
