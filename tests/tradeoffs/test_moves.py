@@ -123,6 +123,23 @@ def test_a_hundred_thousand_layers() -> None:
     assert refused.value.field == "limited"
 
 
+@pytest.mark.parametrize("method", ["auto", "cp-sat"])
+def test_everything_may_have_to_move_although_each_device_holds_something(method: str) -> None:
+    """A device that ran all layers would move less than all of them, and none has room for all."""
+    k = 18  # of which a free order has too many choices for other searches
+    instance = sp.PipelinePartition.from_arrays(
+        [1] * k,
+        devices=k,
+        capacity=range(10, 10 + k),
+        exclusive=range(10, 10 + k),
+        previous=[(layer + 1) % k for layer in range(k)],
+        objective="moves",
+        free_order=True,
+    )
+    result = sp.solve(instance, method)
+    assert (result.status, result.objective) == ("OPTIMAL", sum(range(10, 10 + k)))
+
+
 # ---------------------------------------------------------------------- by trying everything
 
 
