@@ -123,6 +123,14 @@ def test_a_hundred_thousand_layers() -> None:
     assert refused.value.field == "limited"
 
 
+def test_what_cannot_be_limited_is_refused_before_anything_is_solved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("stagepack.tradeoffs.moves.solve", None)
+    with pytest.raises(InputError, match="moves within a limit on latency are not known"):
+        sp.recut(chain(objective="latency"), BEFORE)
+
+
 @pytest.mark.parametrize("method", ["auto", "cp-sat"])
 def test_everything_may_have_to_move_although_each_device_holds_something(method: str) -> None:
     """A device that ran all layers would move less than all of them, and none has room for all."""
