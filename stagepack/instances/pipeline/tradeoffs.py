@@ -111,11 +111,11 @@ def what_ifs(instance: PipelinePartition) -> Iterator[WhatIf]:
 
 def _takes_rounds(instance: PipelinePartition) -> bool:
     """Return whether devices may have several stages, and there are layers for them."""
-    tables = _tables(instance) or instance.compute_table is not None
-    tables |= instance.memory_table is not None
+    unknown = _tables(instance) or instance.compute_table is not None
+    unknown |= instance.memory_table is not None or bool(instance.alternatives)
     plain = instance.objective is Objective.BOTTLENECK and not instance.free_order
     several = 1 < instance.k <= instance.n // 2
-    return several and plain and not (instance.placed or tables or instance.tokens)
+    return several and plain and not (instance.placed or unknown or instance.tokens)
 
 
 def critical(instance: PipelinePartition, solution: PipelineSolution) -> Iterator[tuple[str, str]]:
