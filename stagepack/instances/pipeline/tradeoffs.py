@@ -138,7 +138,7 @@ def critical(instance: PipelinePartition, solution: PipelineSolution) -> Iterato
         (stage_headroom(instance, *stage, len(stages) - at), at)
         for at, stage in enumerate(solution.stages)
     )
-    if tokens < LARGEST:
+    if tokens < LARGEST and not instance.placed:  # counts one stage a device
         yield "fewest tokens", f"{_where(instance, stages[at])}: {tokens:,} tokens"
     if instance.compute_table is None:
         layer = int(instance.cycles.argmax())
