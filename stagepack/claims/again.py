@@ -16,6 +16,7 @@ from stagepack import kinds
 from stagepack.claims.every import Tried, tried
 from stagepack.claims.rules import Again, Case
 from stagepack.contracts import JsonObject, Number, Solution
+from stagepack.errors import InputError
 from stagepack.evidence import Proof
 from stagepack.result import SHORTEST, Result, Status, Termination
 from stagepack.verify import verify
@@ -43,7 +44,10 @@ def solved_again(case: Case, bound: Number | None, time_limit: float | None) -> 
         return Again(result, shares, _how(case, bound, result, half))
 
     for method in _others(case, makers):
-        again = solved(method)
+        try:
+            again = solved(method)
+        except InputError:  # too large a model, or too many digits
+            continue
         if again.result.status is not Status.UNKNOWN or again.result.bound is not None:
             found.append(again)
             break

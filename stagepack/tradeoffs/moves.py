@@ -66,7 +66,7 @@ def recut(
     share = require_number(tolerance, "tolerance", "a share such as 0.05", 0)
     if share is None:
         raise InputError("None", field="tolerance", remedy="give a share such as 0.05, or 0")
-    instance.from_previous(previous, devices=devices)  # refused before time is spent
+    instance.from_previous(previous, devices=devices, limit=0)  # refused before time is spent
     best = solve(instance, **options)
     if best.solution is None or best.objective is None:
         return Recut(best, None, None)

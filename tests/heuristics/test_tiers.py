@@ -27,7 +27,7 @@ def test_the_tour_ends_alike_interpreted_and_compiled(
     found = []
     for seconds in (math.inf, 0.0):
         monkeypatch.setattr(compiled, "WARM_UP", seconds)
-        result = sp.solve(instance, method)
+        result = sp.solve(instance, method, time_limit=120)  # interpreted, beside others
         events = [(one.kind, one.value, one.source) for one in result.trace.events]
         found.append((result.objective, result.bound, result.status, result.solution, events))
     assert found[0] == found[1]

@@ -125,6 +125,45 @@ def test_a_hundred_thousand_layers() -> None:
     assert refused.value.field == "limited"
 
 
+@pytest.mark.parametrize("method", ["auto", "dp", "cp-sat"])
+def test_limits_that_get_lost_beside_other_figures_are_refused(method: str) -> None:
+    """Nothing is called infeasible because ticks are coarser than the limit is exact."""
+    links = {"bandwidth": 1.0, "clock": 2.0**30, "in_bytes": [0, 10**12, 0], "objective": "overlap"}
+    instance = sp.PipelinePartition.from_arrays(
+        [1 / 7, 1 / 3], devices=1, exclusive=[1, 1], previous=[0, -1], **links
+    )
+    question = instance.replace(objective="moves", limited="overlap", limit=10 / 21)
+    with pytest.raises(InputError) as refused:
+        sp.solve(question, method)
+    assert refused.value.field == "limit"
+    assert sp.solve(question.replace(limit=10**9), method).objective == 1
+
+
+def test_what_cannot_be_limited_is_refused_before_anything_is_solved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("stagepack.tradeoffs.moves.solve", None)
+    with pytest.raises(InputError, match="moves within a limit on latency are not known"):
+        sp.recut(chain(objective="latency"), BEFORE)
+
+
+@pytest.mark.parametrize("method", ["auto", "cp-sat"])
+def test_everything_may_have_to_move_although_each_device_holds_something(method: str) -> None:
+    """A device that ran all layers would move less than all of them, and none has room for all."""
+    k = 18  # of which a free order has too many choices for other searches
+    instance = sp.PipelinePartition.from_arrays(
+        [1] * k,
+        devices=k,
+        capacity=range(10, 10 + k),
+        exclusive=range(10, 10 + k),
+        previous=[(layer + 1) % k for layer in range(k)],
+        objective="moves",
+        free_order=True,
+    )
+    result = sp.solve(instance, method)
+    assert (result.status, result.objective) == ("OPTIMAL", sum(range(10, 10 + k)))
+
+
 # ---------------------------------------------------------------------- by trying everything
 
 

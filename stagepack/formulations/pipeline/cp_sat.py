@@ -162,7 +162,8 @@ class CpSat(PipelineModel):
             most = max(int(table.max()) for table in tables) * stages
         else:
             divisors = [int(np.gcd.reduce(np.diff(costs.prefix[c, allowed]))) for c in self._used]
-            most = int(costs.prefix[:, -1].max())
+            # Of moves, no device is the dearest for all layers.
+            most = int(np.diff(costs.prefix, axis=1).max(axis=0).sum())
         if transfers_count(costs):
             for rows in (costs.recv, costs.send):
                 divisors += [int(np.gcd.reduce(rows[c, allowed])) for c in self._used]

@@ -117,6 +117,13 @@ class RangeCosts(CostsInTicks):
             return None
         limited = RangeCosts(instance.replace(objective=instance.limited), pause)
         share = 1 + Fraction(instance.rounding) / 2
+        if limited.rounding > (share - 1) * Fraction(limit) * limited.scale:
+            raise InputError(
+                f"{limit:,} is lost beside the largest figures, from which it differs by too many "
+                "orders of magnitude",
+                field="limit",
+                remedy="give a higher limit, or figures that are nearer to one another",
+            )
         total = math.floor(Fraction(limit) * share * limited.scale)
         while not limited.rounding and limited.value(total + 1) <= limit:
             total += 1  # which a float of the limit may just miss

@@ -101,12 +101,16 @@ def _sums(given: PartitionData) -> None:
         )
     columns = [*given.exclusive.values(), given.temporary, given.carry, given.stash]
     columns += [given.in_bytes, given.out_bytes, given.shared.nbytes]
-    columns += [given.cached_bytes(1)] * (given.tokens > 0)
+    cached = [given.cached_bytes(1)]
     for one in given.alternatives.values():
         columns += [*one.exclusive.values(), one.temporary, one.stash]
-        columns += [one.kv_bytes] * (given.tokens > 0)
-    factor = max(1, given.microbatches if given.training else 1, given.tokens)
-    if sum(float(np.sum(c, dtype=np.float64)) for c in columns) * factor >= LARGEST:
+        cached.append(one.kv_bytes)
+    held, tokens = (
+        sum(float(np.sum(column, dtype=np.float64)) for column in every)
+        for every in (columns, cached)
+    )
+    flying = given.microbatches if given.training else 1
+    if held * flying + tokens * given.tokens >= LARGEST:
         raise InputError(
             "the sum of all bytes exceeds 2**62", field="exclusive", remedy="use a coarser unit"
         )

@@ -190,6 +190,25 @@ def test_bounds_of_chains_with_alternatives_are_not_verified() -> None:
             assert not found.shown, instance.name
 
 
+def test_claims_that_an_engine_cannot_prove_again_stay_unverified() -> None:
+    own, less = [2**50 + 1, 2**50 + 3, 2**51 + 7], [2**49 + 1, 2**49 + 5, 2**50 + 9]
+    instance = sp.PipelinePartition.from_arrays(
+        [1, 2, 3],
+        devices=1,
+        capacity=2**48,
+        exclusive=own,
+        alternatives={"cpu": {"exclusive": less}},
+    )
+    with pytest.raises(InputError, match="too many digits"):
+        sp.solve(instance, "cp-sat")
+    result = sp.solve(instance)
+    assert result.status == "INFEASIBLE"
+    checked = sp.check_result(instance, result, prove=True)
+    assert "status INFEASIBLE: unverified" in str(
+        next(c for c in checked.claims if c.name == "status")
+    )
+
+
 def test_what_is_explained_and_traded_knows_them() -> None:
     tight = training(capacity=42)
     found = sp.explain(tight)

@@ -160,6 +160,12 @@ def test_tokens_are_exact_where_cycles_are_not(method: str) -> None:
     assert (result.status, result.objective) == ("OPTIMAL", optimum(instance)[0])  # type: ignore[index]
 
 
+def test_tokens_multiply_nothing_but_the_cache() -> None:
+    instance = served(exclusive=[10**12] * 4, capacity=4 * 10**12 + 10**7)
+    result = sp.solve(instance.replace(objective="bottleneck", tokens=5 * 10**6))
+    assert result.status == "OPTIMAL"
+
+
 def test_nothing_takes_less_than_no_time() -> None:
     table = np.full((3, 3), 1 / 7)
     table[0, 2] = 0
