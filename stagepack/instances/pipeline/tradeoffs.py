@@ -111,20 +111,11 @@ def what_ifs(instance: PipelinePartition) -> Iterator[WhatIf]:
 
 def _takes_rounds(instance: PipelinePartition) -> bool:
     """Return whether devices may have several stages, and there are layers for them."""
-<<<<<<< HEAD
-    tables = _tables(instance) or instance.compute_table is not None
-    tables |= instance.memory_table is not None or bool(instance.alternatives)
-    plain = instance.objective is Objective.BOTTLENECK and not instance.free_order
-    several = 1 < instance.k <= instance.n // 2
-    one_each = instance.placed or tables or instance.tokens or instance.alternatives
-    return several and plain and not one_each
-=======
     unknown = _tables(instance) or instance.compute_table is not None
     unknown |= instance.memory_table is not None or bool(instance.alternatives)
     plain = instance.objective is Objective.BOTTLENECK and not instance.free_order
     several = 1 < instance.k <= instance.n // 2
     return several and plain and not (instance.placed or unknown or instance.tokens)
->>>>>>> attack
 
 
 def critical(instance: PipelinePartition, solution: PipelineSolution) -> Iterator[tuple[str, str]]:
@@ -147,11 +138,7 @@ def critical(instance: PipelinePartition, solution: PipelineSolution) -> Iterato
         (stage_headroom(instance, *stage, len(stages) - at), at)
         for at, stage in enumerate(solution.stages)
     )
-<<<<<<< HEAD
     if tokens < LARGEST and not instance.placed:  # a device of several stages has one room
-=======
-    if tokens < LARGEST and not instance.placed:  # counts one stage a device
->>>>>>> attack
         yield "fewest tokens", f"{_where(instance, stages[at])}: {tokens:,} tokens"
     if instance.compute_table is None:
         layer = int(instance.cycles.argmax())
