@@ -178,7 +178,7 @@ def test_a_single_round_in_another_order_is_no_two_rounds(fewer: bool) -> None:
 
 
 def test_a_cache_says_nothing_of_several_stages() -> None:
-    options = {"capacity": 90, "kv_bytes": 1, "exclusive": [4] * 8}
+    options: dict[str, Any] = {"capacity": 90, "kv_bytes": 1, "exclusive": [4] * 8}
     instance = PipelinePartition.from_arrays(
         [1] * 8, devices=2, stages_per_device=2, placement="v", **options
     )
