@@ -128,7 +128,12 @@ def test_a_hundred_thousand_layers() -> None:
 @pytest.mark.parametrize("method", ["auto", "dp", "cp-sat"])
 def test_limits_that_get_lost_beside_other_figures_are_refused(method: str) -> None:
     """Nothing is called infeasible because ticks are coarser than the limit is exact."""
-    links = {"bandwidth": 1.0, "clock": 2.0**30, "in_bytes": [0, 10**12, 0], "objective": "overlap"}
+    links: dict[str, Any] = {
+        "bandwidth": 1.0,
+        "clock": 2.0**30,
+        "in_bytes": [0, 10**12, 0],
+        "objective": "overlap",
+    }
     instance = sp.PipelinePartition.from_arrays(
         [1 / 7, 1 / 3], devices=1, exclusive=[1, 1], previous=[0, -1], **links
     )

@@ -195,7 +195,8 @@ class _Rounds:
         self.least = 0 if instance.fewer_stages else 1
         """Spans of a stage."""
         self.prefix = np.ascontiguousarray(costs.prefix[:, self.cuts])
-        self.pace, self.base = paces(costs)
+        self.pace, base = paces(costs)
+        self.base = base[self.cuts]
         self.classes = [int(costs.device_class[device]) for device in self.order]
         self.limits = [costs.capacity[c] for c in self.classes]
         self._set_memory(instance)

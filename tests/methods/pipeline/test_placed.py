@@ -177,8 +177,24 @@ def test_a_single_round_in_another_order_is_no_two_rounds(fewer: bool) -> None:
     assert (result.status, result.objective) == ("OPTIMAL", optimum(instance))
 
 
+@pytest.mark.parametrize("placement", ["loop", "v"])
+def test_layers_that_stay_together_count_as_one_span(placement: str) -> None:
+    cluster = sp.Cluster(devices=(sp.Device(memory=16), sp.Device()))
+    instance = PipelinePartition.from_arrays(
+        [20, 15, 20, 18, 6, 9, 0],
+        cluster=cluster,
+        exclusive=[11, 13, 0, 13, 0, 0, 5],
+        variables=[("v", 3, 4)],
+        stages_per_device=2,
+        placement=placement,
+        fewer_stages=True,
+    )
+    result = sp.solve(instance, "rounds")
+    assert (result.status, result.objective) == ("OPTIMAL", optimum(instance))
+
+
 def test_a_cache_says_nothing_of_several_stages() -> None:
-    options = {"capacity": 90, "kv_bytes": 1, "exclusive": [4] * 8}
+    options: dict[str, Any] = {"capacity": 90, "kv_bytes": 1, "exclusive": [4] * 8}
     instance = PipelinePartition.from_arrays(
         [1] * 8, devices=2, stages_per_device=2, placement="v", **options
     )
