@@ -31,7 +31,7 @@ ORDER = "give the instance first, then the solution"
 
 LABELS = frozenset({
     "name", "names", "source", "ids", "layer_names", "stage_names", "device_names", "order",
-    "tensors", "time_unit", "clock", "lifetimes",
+    "tensors", "time_unit", "clock", "lifetimes", "uncounted",
 })  # fmt: skip
 """Fields that matter to no answer."""
 LONGEST = 80  # characters of a value that is written down itself

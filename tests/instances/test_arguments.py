@@ -236,10 +236,10 @@ def test_an_instance_of_another_kind_is_told_apart_from_no_instance() -> None:
 @pytest.mark.parametrize(
     ("given", "name"),
     [
-        (([4, -4], [0, 3], [3, 9]), "sizes: -4"),
-        (([4, 4], [0], [3, 9]), "starts: has shape (1,)"),
-        (([4, 4], [0, 3], [3, "x"]), "ends: entry"),
-        (([4, 4], [0, 3], [3, 3]), "ends: 3 of buffer 1"),
+        (([4, -4], [0, 3], [3, 9]), "size: -4"),
+        (([4, 4], [0], [3, 9]), "start: has shape (1,)"),
+        (([4, 4], [0, 3], [3, "x"]), "end: entry"),
+        (([4, 4], [0, 3], [3, 3]), "end: 3 of buffer 1"),
     ],
 )
 def test_pack_names_its_own_arguments(given: Any, name: str) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from stagepack.instances.graph import GraphPartition, Objective
+from stagepack.instances.graph import GraphPartition
+from tests.random_graphs import OBJECTIVES
 from tests.structured.figures import Draw, figures, some
 
 SMALL = 6
@@ -43,7 +44,7 @@ def _shape(edges: Callable[[int], Any]) -> Callable[[Draw, int], GraphPartition]
 def _options(draw: Draw, n: int) -> dict[str, Any]:
     """Return devices, as many as nodes now and then, colours, memory and what is minimised."""
     k = int(draw.choice([1, 2, 3] if n <= SMALL else [1, 2, 7, 8, 16, min(n, 64)]))
-    objective = str(draw.choice([*Objective]))
+    objective = str(draw.choice([*OBJECTIVES]))
     found: dict[str, Any] = {"accelerators": k, "objective": objective}
     found["memory"] = memory = figures(draw, n)
     found["contiguous"] = some(draw, 0.8)

@@ -11,6 +11,7 @@ import operator
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import assert_never
 
 import numpy as np
 
@@ -206,7 +207,7 @@ def _loads(
 ) -> list[Number | Fraction]:
     """Return the cycles of every stage, with those of its transfers as far as they count."""
     compute = [stage_compute(instance, *stage) for stage in solution.stages]
-    if not objective.counts_transfers:
+    if objective in (Objective.BOTTLENECK, Objective.HEADROOM, Objective.MOVES):
         return compute
     stages = zip(compute, _transfers(instance, solution), strict=True)
     match objective:
@@ -215,8 +216,12 @@ def _loads(
             return [own + sum(both) + host for own, both in stages]
         case Objective.OVERLAP:
             return [max(own, *both) for own, both in stages]
-        case _:
+        case Objective.LATENCY:
             return [Fraction(own) + sum(map(Fraction, both)) for own, both in stages]
+        case Objective.BOTTLENECK | Objective.HEADROOM | Objective.MOVES:
+            return compute
+        case unknown:
+            assert_never(unknown)
 
 
 def _transfers(instance: PartitionData, solution: PipelineSolution) -> list[tuple[Number, Number]]:
