@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -441,12 +442,19 @@ class _Rounds:
                     ends[at * self.k : (at + 2) * self.k] = found.ends
                     value, still = found.value, 0
                 at = (at + 1) % pairs
+            if not self._made(ends):
+                value = UNLIMITED  # rounds that stayed have a stage across a fixed cut
             if value < best:
                 progress.offer(self.solution(ends), "rounds")
             if value <= best < UNLIMITED or value < best:
                 best, best_ends = value, ends
             if best <= floor or progress.remaining < enough:
                 return
+
+    def _made(self, ends: list[int]) -> bool:
+        """Return whether stages with these ends make all fixed cuts."""
+        stages = pairwise([0, *ends])
+        return all(first == end or end <= self.stops.ends[first] for first, end in stages)
 
     def _start(self, at: int) -> list[int]:
         """Return ends of all stages, with as few spans as may be in all rounds but two."""

@@ -272,6 +272,22 @@ def test_more_rounds_with_memory() -> None:
     assert instance.check(result.solution) == ()
 
 
+def test_rounds_that_stay_make_the_fixed_cuts() -> None:
+    """Two rounds of three are cut anew at a time; the third one had a stage across the cut."""
+    instance = PipelinePartition.from_arrays(
+        [24, 28, 26, 28, 26, 11, 13, 14],
+        devices=2,
+        variables=[("x", 4, 5)],
+        fixed_cuts=[7],
+        stages_per_device=3,
+        placement="v",
+        fewer_stages=True,
+    )
+    result = sp.solve(instance, "rounds")
+    assert result.solution is not None and 7 in result.solution.boundaries
+    assert result.objective == sp.solve(instance, "cp-sat").objective
+
+
 def test_a_start_is_taken() -> None:
     instance = chain([1, 2, 3, 4, 5, 6, 7, 8], devices=2)
     start = PipelineSolution((0, 2, 4, 6, 8), (0, 1, 1, 0))
