@@ -284,7 +284,8 @@ def test_rounds_that_stay_make_the_fixed_cuts() -> None:
         fewer_stages=True,
     )
     result = sp.solve(instance, "rounds")
-    assert result.solution is not None and 7 in result.solution.boundaries
+    assert result.solution is not None
+    assert 7 in result.solution.boundaries
     assert result.objective == sp.solve(instance, "cp-sat").objective
 
 
