@@ -19,8 +19,9 @@ from stagepack.heuristics.pipeline.bounds import filled
 from stagepack.heuristics.pipeline.options import search
 from stagepack.heuristics.pipeline.prober import Prober
 from stagepack.heuristics.pipeline.tuning import TUNING, PipelineTuning
-from stagepack.instances.pipeline import PipelineSolution
-from stagepack.instances.pipeline.choices import least
+from stagepack.instances.pipeline import Objective, PipelineSolution
+from stagepack.instances.pipeline.choices import least, with_alternatives
+from stagepack.instances.pipeline.problem import MEMORY
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
 from stagepack.progress import Progress, Stopped
@@ -84,7 +85,8 @@ def explain(
     pause = (lambda: None) if progress is None else progress.require_time
     try:
         cause = _oversized_span(costs, pause) or cause
-        found = _more_memory(costs, progress), _more_devices(costs, progress, tuning)
+        found = [_more_memory(costs, progress), _more_devices(costs, progress, tuning)]
+        found.append(_recomputed(costs, progress))
         remedies = [remedy for remedy in found if remedy]
     except (Stopped, InputError):  # no time for it, or too much to keep
         return cause
@@ -159,6 +161,20 @@ def _oversized_span(costs: RangeCosts, pause: Pause) -> str:
         f"{what} at least {largest + excess:,} bytes but the largest device has {largest:,}: "
         f"{excess:,} too many"
     )
+
+
+def _recomputed(costs: RangeCosts, progress: Progress[PipelineSolution] | None) -> str:
+    """Say that layers may be recomputed, where a partition exists then."""
+    instance = costs.instance
+    tables = instance.compute_table is not None or instance.memory_table is not None
+    stashed = instance.training and bool(instance.stash.any())
+    if not stashed or tables or instance.placed or instance.alternatives or instance.reduces:
+        return ""
+    if instance.objective in (Objective.HEADROOM, Objective.MOVES):
+        return ""
+    every = ("layer", instance.own_alternative)
+    other = RangeCosts.of(with_alternatives(instance, {}, every, "full", frozenset(MEMORY)))
+    return "with --recompute full" * bool(_fits(other, progress))
 
 
 def _more_memory(costs: RangeCosts, progress: Progress[PipelineSolution] | None) -> str:

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
+from stagepack.instances.pipeline.choices import with_alternatives
+from stagepack.instances.pipeline.problem import MEMORY
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.methods.pipeline import explain
 from stagepack.progress import Progress, Stopped
@@ -79,3 +81,30 @@ def test_the_search_for_a_reason_asks_for_the_time_everywhere(
     # A question for every block of uses, every probe of a capacity and every number of devices.
     uses = sum(len(set(layers)) for _, layers in shared.values())
     assert whole.asked > uses // 10 + 2 * 10
+
+
+def test_recomputation_is_named_where_it_makes_room() -> None:
+    rng, named = np.random.default_rng(3), 0
+    for _ in range(60):
+        n = int(rng.integers(2, 6))
+        arrays: dict[str, Any] = {
+            name: rng.integers(0, 9, n) for name in ("stash", "exclusive", "temporary")
+        }
+        instance = PipelinePartition.from_arrays(
+            rng.integers(1, 9, n),
+            devices=2,
+            in_bytes=rng.integers(0, 3, n + 1),
+            capacity=int(rng.integers(8, 40)),
+            training=True,
+            microbatches=int(rng.integers(1, 5)),
+            **arrays,
+        )
+        result = solve(instance, "dp")
+        if result.status is not Status.INFEASIBLE:
+            continue
+        again = with_alternatives(instance, {}, ("layer", "own"), "full", frozenset(MEMORY))
+        fits = solve(again, "cp-sat").solution is not None
+        if "it would be feasible" in result.reason:
+            assert ("--recompute full" in result.reason) == fits
+            named += fits
+    assert named > 2
