@@ -50,7 +50,7 @@ def map_scale(instance: PipelinePartition, scale: str) -> tuple[str, Array]:
     """Return the scale to use and the place of every cut on it, shape (n + 1,).
 
     Cycles where the instance has any by layer (``"cycles"``), else the layers' numbers
-    (``"layers"``).
+    (``"layers"``), as where layers take alternatives, whose cycles differ by row.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def map_scale(instance: PipelinePartition, scale: str) -> tuple[str, Array]:
         raise InputError(
             f"unknown scale {scale!r}", field="scale", remedy="choose " + " or ".join(SCALES)
         )
-    if scale == "cycles" and instance.cycles.any():
+    if scale == "cycles" and instance.cycles.any() and not instance.alternatives:
         return "cycles", np.concatenate([[0], np.cumsum(instance.cycles)])
     return "layers", np.arange(instance.n + 1)
 

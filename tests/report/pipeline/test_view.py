@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
+from stagepack.report.pipeline.numbers import map_scale
 from stagepack.report.pipeline.view import VIEW
 
 
@@ -20,3 +21,11 @@ def test_transfers_longer_than_a_bottleneck_that_counts_none_are_told(
     assert [what for what, _ in lines] == ["Not counted"] * said
     assert all("9 cycles" in text for _, text in lines)
     assert not VIEW.account(instance, together).lines
+
+
+def test_maps_of_chains_with_alternatives_count_layers() -> None:
+    chain = PipelinePartition.from_arrays(
+        [3, 4], devices=2, alternatives={"cpu": {"forward": [9, 9]}}
+    )
+    assert map_scale(chain, "cycles")[0] == "layers"
+    assert map_scale(chain.replace(alternatives=None), "cycles")[0] == "cycles"
