@@ -21,6 +21,10 @@ class _Cut(msgspec.Struct):
     device_names: list[str] | None = None
 
 
+FORMS: Any = _Cut | list[str | None]
+"""What a file of a cut may be; a union is no type to a checker of types."""
+
+
 def read_previous(path: str | Path, instance: PipelinePartition) -> list[int]:
     """Read which device of an instance holds each layer: -1 where that is none of its devices.
 
@@ -29,7 +33,7 @@ def read_previous(path: str | Path, instance: PipelinePartition) -> list[int]:
     """
     data = strict.load(path)
     with strict.located(path):
-        found = strict.decode(data, _Cut | list[str | None])  # type: ignore[arg-type]
+        found = strict.decode(data, FORMS)
         if isinstance(found, list):
             return held_by(instance, found)
         said = found.solution or {"boundaries": found.boundaries, "devices": found.devices}

@@ -152,7 +152,9 @@ def test_tokens_are_exact_where_cycles_are_not(method: str) -> None:
     )
     assert instance.tolerance == 0
     result = sp.solve(instance, method)
-    assert (result.status, result.objective) == ("OPTIMAL", optimum(instance)[0])  # type: ignore[index]
+    best = optimum(instance)
+    assert best is not None
+    assert (result.status, result.objective) == ("OPTIMAL", best[0])
 
 
 def test_tokens_multiply_nothing_but_the_cache() -> None:
