@@ -43,6 +43,7 @@ def test_the_list_of_formats() -> None:
         "layer_table": ("pipeline-partition",),
         "megatron_layout": ("pipeline-partition",),
         "minimalloc": ("lmem-packing",),
+        "dsa-solver": ("lmem-packing",),
         "tpu_mlir": ("lmem-packing",),
         "torch_schedule": ("pipeline-schedule",),
         "onnx": (

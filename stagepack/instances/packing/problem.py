@@ -81,6 +81,12 @@ PROBLEM = Problem(
             requires="require_header",
             ending=".h",
         ),
+        "dsa-solver": Tool(
+            "dsa_solver.documents.solved",
+            "a solution document of dsa-solver, with the fingerprint of its problem",
+            {"problem": "the problem document: the file that is solved, if not said"},
+            requires="require_problem",
+        ),
         "tflm": Tool(
             "tflite.arena.planned",
             "a .tflite model with its plan, for TensorFlow Lite Micro",
