@@ -18,7 +18,7 @@ from stagepack.instances.documents import strict
 from stagepack.instances.words import Words
 from stagepack.kinds import KINDS
 
-BUFFERS = ("id", "lower", "upper", "size", "alignment", "hint", "gaps", "offset")
+BUFFERS = ("id", "lower", "upper", "size", "alignment", "hint", "gaps", "offset", "memory")
 """Columns of a table of buffers."""
 BUFFER_ALIASES = {
     alias: name
