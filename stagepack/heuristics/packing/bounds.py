@@ -140,7 +140,7 @@ def heaviest(blocks: Blocks) -> tuple[int, int]:
     rounded = blocks.load + np.cumsum(more)[:-1].astype(np.int64)
     fullest = int(rounded.argmax())
     alive = (blocks.first <= fullest) & (fullest < blocks.end)
-    raised = int(rounded[fullest]) - int(slack[alive].max())
+    raised = int(rounded[fullest]) - int(slack[alive].max(initial=0))
     return (raised, fullest) if raised > bound else (bound, section)
 
 
