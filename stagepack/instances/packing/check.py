@@ -7,7 +7,7 @@ overlaps in O((n + found) log n); a faster test shows that there are none.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -178,6 +178,40 @@ def check(instance: PackingData, solution: PackingSolution) -> tuple[Violation, 
     )
     tell("range", ~_in_ranges(instance, offsets), "buffer {} lies at {:,}, in no range", offsets)
     found += _into_reserved(instance, offsets, np.arange(instance.n), instance.reserved)
+    _of_memories(instance, solution, tell, found)
+    if instance.banks is not None:
+        end = instance.banks.count * instance.banks.nbytes
+        tell(
+            "bank",
+            tops > end,
+            "buffer {} ends at {:,}, beyond the "
+            f"{instance.banks.count:,} banks ({end:,} bytes)",
+            tops,
+        )
+    found += _colocated(instance, solution)
+    found += _related(instance, solution)
+    found += _overlaps(instance, solution)
+    return tuple(found)
+
+
+def _of_memories(
+    instance: PackingData,
+    solution: PackingSolution,
+    tell: Callable[..., None],
+    found: list[Violation],
+) -> None:
+    """Add what breaks the rules of the memory that a buffer lies in, and of segments.
+
+    Parameters
+    ----------
+    instance, solution : PackingData, PackingSolution
+        What is checked.
+    tell : callable
+        Adds violations: (rule, which buffers, words, values).
+    found : list of Violation
+        Is added to.
+    """
+    offsets, tops = solution.offsets, solution.offsets + instance.size
     for index, level in enumerate(instance.memories):
         here = np.flatnonzero(solution.memory == index)
         found += _into_reserved(instance, offsets, here, level.reserved)
@@ -196,19 +230,6 @@ def check(instance: PackingData, solution: PackingSolution) -> tuple[Violation, 
             offsets,
             tops,
         )
-    found += _colocated(instance, solution)
-    found += _related(instance, solution)
-    if instance.banks is not None:
-        end = instance.banks.count * instance.banks.nbytes
-        tell(
-            "bank",
-            tops > end,
-            "buffer {} ends at {:,}, beyond the "
-            f"{instance.banks.count:,} banks ({end:,} bytes)",
-            tops,
-        )
-    found += _overlaps(instance, solution)
-    return tuple(found)
 
 
 def _room(instance: PackingData, solution: PackingSolution) -> Array:

@@ -175,7 +175,7 @@ def parse(document: Document, given: Words) -> LmemPacking:
     listed = isinstance(document.buffers, list)
     columns = document.buffers if isinstance(document.buffers, Columns) else None
     buffers = _columns(document.buffers) if columns is None else _of_columns(columns)
-    n, banks = len(buffers["size"]), document.banks
+    n = len(buffers["size"])
     if not n:
         raise InputError("no buffers", field="buffers", remedy="give at least one buffer")
     try:
@@ -192,50 +192,50 @@ def parse(document: Document, given: Words) -> LmemPacking:
                 name: given.get(name, getattr(document, name))
                 for name in ("objective", "capacity", "period", "segment")
             },
-            conflicts=None
-            if document.conflicts is None
-            else index.pairs(document.conflicts, "conflicts"),
             reserved=document.reserved,
-            colocated=[
-                list(index.each(group, f"colocated[{at}][{{}}]"))
-                for at, group in enumerate(document.colocated)
-            ],
-            in_place=index.pairs(document.in_place, "in_place"),
-            apart=index.pairs(document.apart, "apart"),
-            exempt=index.pairs(document.exempt, "exempt"),
-            views=[
-                View(*pair, view.offset)
-                for view, pair in zip(
-                    document.views,
-                    index.pairs([(view.buffer, view.host) for view in document.views], "views"),
-                    strict=True,
-                )
-            ],
-            penalties=[
-                (*pair, row[2])
-                for row, pair in zip(
-                    document.penalties,
-                    index.pairs([row[:2] for row in document.penalties], "penalties"),
-                    strict=True,
-                )
-            ],
-            banks=None
-            if banks is None
-            else Banks(
-                banks.count,
-                banks.nbytes,
-                np.array(index.pairs(banks.pairs, "banks.pairs"), dtype=np.int64).reshape(-1, 2),
-                banks.weight,
-            ),
-            memories=[
-                (item.name, item.capacity, item.cost, item.reserved, item.alignment)
-                for item in document.memories
-            ],
+            **_relations(document, index),
         )
     except InputError as error:
         if error.field.partition("[")[0] in (*COLUMNS, "gaps", "allowed"):
             error.field = "buffers" if listed else f"buffers.{error.field}"
         raise
+
+
+def _relations(document: Document, index: _Index) -> JsonObject:
+    """Return what a document says of pairs, groups, banks and memories, by index."""
+    banks = document.banks
+    views = index.pairs([(view.buffer, view.host) for view in document.views], "views")
+    priced = index.pairs([row[:2] for row in document.penalties], "penalties")
+    return {
+        "conflicts": None
+        if document.conflicts is None
+        else index.pairs(document.conflicts, "conflicts"),
+        "colocated": [
+            list(index.each(group, f"colocated[{at}][{{}}]"))
+            for at, group in enumerate(document.colocated)
+        ],
+        "in_place": index.pairs(document.in_place, "in_place"),
+        "apart": index.pairs(document.apart, "apart"),
+        "exempt": index.pairs(document.exempt, "exempt"),
+        "views": [
+            View(*pair, view.offset) for view, pair in zip(document.views, views, strict=True)
+        ],
+        "penalties": [
+            (*pair, row[2]) for row, pair in zip(document.penalties, priced, strict=True)
+        ],
+        "banks": None
+        if banks is None
+        else Banks(
+            banks.count,
+            banks.nbytes,
+            np.array(index.pairs(banks.pairs, "banks.pairs"), dtype=np.int64).reshape(-1, 2),
+            banks.weight,
+        ),
+        "memories": [
+            (item.name, item.capacity, item.cost, item.reserved, item.alignment)
+            for item in document.memories
+        ],
+    }
 
 
 def _limits(columns: Columns, index: _Index) -> JsonObject:
