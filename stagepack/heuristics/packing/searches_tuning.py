@@ -159,6 +159,9 @@ class SpillTuning(Tuning):
 class BoundTuning(Tuning):
     """Lower bounds without search."""
 
+    memories: int = 6
+    """Memories beyond which not all sets of them are looked at, but each and all together."""
+
     clique_steps: int = 5_000
     """Blocks looked at in search of the heaviest clique of a conflict graph: some hundredths of a
     second."""

@@ -73,6 +73,21 @@ PROBLEM = Problem(
             "old placement (result or CSV): buffers of equal names should stay in place",
             "minimalloc.buffers.read_previous",
         ),
+        Change(
+            "memories",
+            "--memory",
+            "name=size",
+            "a memory: fast=256KiB, or unlimited; also ,cost=2 ,alignment=64 ,reserved=0-4KiB; "
+            "repeatable",
+            texts="packing.said.memories",
+        ),
+        Change(
+            "homes",
+            "--only",
+            "name=buffer",
+            "a buffer lives in this memory only: fast=tensor3, 'fast=conv*'; repeatable",
+            texts="packing.said.homes",
+        ),
     ),
     export=Export(".csv"),
     tools={

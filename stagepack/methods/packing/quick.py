@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from stagepack.heuristics.packing import constructive
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
-from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
+from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.profile import Array
 from stagepack.methods import packing as methods
 from stagepack.methods.packing.attempt import Attempt, PackingProgress
@@ -45,14 +45,13 @@ def place_first(attempt: Attempt) -> Quick:
     """Offer a placement in n log n, whether or not there is time."""
     tuning = attempt.tuning
     progress, key = attempt.progress, constructive.valleys.KEYS[0]
-    began, best = progress.spent, None
+    began = progress.spent
     attempt.keep_going()  # the normal form of a million buffers took its time
     if progress.solution is None and _tangled(attempt.instance, tuning=tuning):
         methods.graphs.offer_first_fit(attempt.instance, progress, tuning=tuning)
     spans = constructive.valleys.Spans(attempt.blocks.rounded, tuning=tuning)
     _placed.add(progress)
-    if attempt.instance.objective is not Objective.SPILL:
-        best = constructive.valleys.first(spans, keep_going=attempt.keep_going, tuning=tuning)
+    best = constructive.valleys.first(spans, keep_going=attempt.keep_going, tuning=tuning)
     offsets = None
     if best is not None:
         attempt.offer(*best)
@@ -99,8 +98,6 @@ def place_more(
     """
     tuning = attempt.tuning
     progress, bound = attempt.progress, attempt.progress.bound or 0
-    if attempt.instance.objective is Objective.SPILL:
-        return quick
     lowest = _peak(attempt, quick.offsets)
     least = min(lowest, _peak(attempt, attempt.best))
     for turn, key in enumerate(constructive.valleys.KEYS[1:]):

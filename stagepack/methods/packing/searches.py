@@ -55,7 +55,7 @@ def _annealing_last(attempt: Attempt, seed: int) -> Iterator[None]:
         tuning.auto.annealing_last * max(0.0, progress.remaining),
         tuning.auto.annealing_turn,
     )
-    fit = attempt.instance.objective is Objective.FIT
+    fit = attempt.peak_only and attempt.instance.objective is Objective.FIT
     endless = progress.remaining == math.inf
     if (
         not fit
@@ -211,7 +211,7 @@ def _start_of_choice(attempt: Attempt, settings: Settings) -> None:
     tuning = attempt.tuning
     instance, progress = attempt.instance, attempt.progress
     _offer_hint(attempt)
-    if instance.objective is Objective.SPILL:
+    if instance.memories:
         steps.spill_by_value(attempt)
         return
     if instance.objective is Objective.MOVES:
@@ -265,6 +265,8 @@ def _auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) 
 
     Placements too many to search are dived for, then made anew again and again.
     """
+    if instance.memories and methods.memories.apart(instance, progress, settings, _within("auto")):
+        return
     if settings.engine is not None:
         _PLAIN["cp-sat" if settings.engine == "cp-sat" else "milp"](instance, progress, settings)
         return
@@ -284,6 +286,9 @@ def _auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) 
         steps.glance(attempt)
         progress.require_time()
     low = _start(attempt, settings)
+    if instance.memories:
+        methods.memories.choose(attempt, settings, _within("auto"))
+        return
     if attempt.peak_only:
         low = steps.search_rigid(attempt, low)
     if (
@@ -414,32 +419,45 @@ def _share(seconds: float, *, tuning: PackingTuning) -> float:
 # ---------------------------------------------------------------------- the run around them
 
 
-def _whole(name: str, run: Run) -> Run:
-    """Return the whole run of a method, given its name and what it searches."""
+def _whole(name: str) -> Run:
+    """Return the whole run of a method, given its name."""
+
+    def complete(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
+        with counting(progress, settings, planned=True):
+            _within(name)(instance, progress, settings)
+
+    return complete
+
+
+def _within(name: str) -> Run:
+    """Return the run of a method on the clocks of another, given its name."""
 
     def complete(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
         tuning = settings.tuned(TUNING)
-        with counting(progress, settings, planned=True):
-            directly = instance.conflicts is not None and methods.graphs.placed_first(
-                name, instance, progress, settings
-            )
-            least = (
-                methods.graphs.least(instance.n, tuning=tuning) if directly else tuning.graphs.least
-            )
-            going = not _hasty(instance, progress, least, tuning=tuning)
-            if going and not directly:
+        if instance.memories:
+            if name != "auto":
                 _require(name, instance, progress, tuning=tuning)
-            try:
-                if not going:
-                    methods.graphs.place_as_listed(instance, progress, settings)
-                elif directly:
-                    going = methods.graphs.place(name, instance, progress, settings)
-                    if going:
-                        _require(name, instance, progress, tuning=tuning)
+            with contextlib.suppress(Stopped):
+                _PLAIN[name](instance, progress, settings)
+            return
+        directly = instance.conflicts is not None and methods.graphs.placed_first(
+            name, instance, progress, settings
+        )
+        least = methods.graphs.least(instance.n, tuning=tuning) if directly else tuning.graphs.least
+        going = not _hasty(instance, progress, least, tuning=tuning)
+        if going and not directly:
+            _require(name, instance, progress, tuning=tuning)
+        try:
+            if not going:
+                methods.graphs.place_as_listed(instance, progress, settings)
+            elif directly:
+                going = methods.graphs.place(name, instance, progress, settings)
                 if going:
-                    _moving_little(name, run, instance, progress, settings)
-            finally:
-                _conclude(instance, progress, tuning=tuning)
+                    _require(name, instance, progress, tuning=tuning)
+            if going:
+                _moving_little(name, _PLAIN[name], instance, progress, settings)
+        finally:
+            _conclude(instance, progress, tuning=tuning)
 
     return complete
 
@@ -574,7 +592,7 @@ _PLAIN: dict[str, Run] = {
 }
 """What each method searches."""
 
-RUNS = {name: _whole(name, run) for name, run in _PLAIN.items()}
+RUNS = {name: _whole(name) for name in _PLAIN}
 """What each method does, in full."""
 
 STARTS = tuple(name for name in _PLAIN if name not in ("auto", "milp", "cp-sat"))

@@ -31,11 +31,15 @@ from stagepack.methods.packing.attempt import Attempt
 from stagepack.result import Status
 
 
-def spill_by_value(attempt: Attempt) -> None:
-    """Choose memories by value, then place each memory's buffers greedily."""
+def spill_by_value(attempt: Attempt) -> Array:
+    """Choose memories by value, then place each memory's buffers greedily; return the memories.
+
+    They are int64, shape (n,), and may be too full.
+    """
     placed = constructive.spill.place(attempt.instance, attempt.keep_going, tuning=attempt.tuning)
-    if placed is not None:
-        attempt.offer_buffers(placed[0], "spill-by-value", placed[1])
+    if placed.fits:
+        attempt.offer_buffers(placed.offsets, "spill-by-value", placed.memory)
+    return placed.memory
 
 
 def replan(attempt: Attempt) -> None:

@@ -300,6 +300,17 @@ class MemoryMap:
             found.append(Line(f"load bound {self.bound:,}", self.bound, BOUND, "dot"))
         return found
 
+    def reserved(self, instance: LmemPacking) -> list[tuple[int, int]]:
+        """Return the ranges of the axis of addresses that no buffer may use."""
+        found = []
+        ends = [base for base, _, _ in self.bases[1:]] + [self.top]
+        own = [memory.reserved for memory in instance.memories] or [()]
+        for (base, _, _), end, ranges in zip(self.bases, ends, own, strict=True):
+            spans = [(base + low, min(base + high, end)) for low, high in
+                     (*instance.reserved, *ranges)]
+            found += [(low, high) for low, high in spans if low < high]
+        return found
+
     def ticks(self) -> list[tuple[int, int]]:
         """Return places on the axis of addresses, and the address in its memory at each."""
         step = byte_step(self.top)
