@@ -15,6 +15,7 @@ import pytest
 import stagepack as sp
 from stagepack.errors import InputError
 from stagepack.formats.dsa_solver.documents import dump, fingerprint, parse
+from tests.formats.broken_documents import mutated
 
 FOLDER = Path(os.environ.get("STAGEPACK_DATA", "")) / "dsa-solver"
 FILES = [file for file in sorted(FOLDER.glob("*.json")) if not file.stem.endswith(".schema")]
@@ -191,6 +192,21 @@ def test_what_is_written_reads_back(document: dict[str, Any]) -> None:
                           objective="peak")  # fmt: skip
     (again,) = parse(dump(plain, "file"), {}, "file")
     assert again.digest == plain.digest
+
+
+def test_what_is_changed_at_random_is_refused_or_reads_back() -> None:
+    rng, read_back = np.random.default_rng(0), 0
+    for number in range(600):
+        what, document = mutated((PROBLEM, SINGLE)[number % 2], rng)
+        try:
+            found = read(document)
+            written = dump(found, "file")
+        except InputError:
+            continue
+        (again,) = parse(written, {}, "file")
+        assert again.digest == found.digest, what
+        read_back += 1
+    assert read_back > 10
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_each_memory_has_a_table(tmp_path: Path) -> None:
     if (compiler := shutil.which("cc")) is not None:
         source = tmp_path / "net.c"
         source.write_text(f"{text}\nint main(void) {{ return 0; }}\n")
-        command = [compiler, "-std=c11", "-Werror", "-fsyntax-only", source]
+        command = [compiler, "-std=c11", "-Werror", "-fsyntax-only", str(source)]
         assert subprocess.run(command, check=False).returncode == 0
 
 
@@ -142,7 +142,8 @@ def defined(folder: Path, script: str, *, fails: bool = False) -> Any:
     (folder / "fragment.ld").write_text(script)
     (folder / "x.ld").write_text(WHOLE)
     subprocess.run([compiler, "-c", source, "-o", made], check=True)
-    command = [linker, "-L", folder, "-T", folder / "x.ld", made, "-o", folder / "x", "-e", "0"]
+    command = [linker, *map(str, ("-L", folder, "-T", folder / "x.ld", made, "-e", "0", "-o"))]
+    command.append(str(folder / "x"))
     found = subprocess.run(command, check=False, capture_output=True, text=True)
     assert (found.returncode != 0) == fails, found.stderr
     if fails:

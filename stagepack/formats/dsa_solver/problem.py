@@ -123,10 +123,12 @@ def _columns(problem: Problem, pool: Index) -> tuple[JsonObject, list[list[int]]
                     remedy="give lower < upper",
                 )
     places = {
-        buffer.id: [
-            pool(one, f"problem.buffers[{at}].allowed_pools[{entry}]")
-            for entry, one in enumerate(buffer.allowed_pools)
-        ]
+        buffer.id: sorted(
+            {
+                pool(one, f"problem.buffers[{at}].allowed_pools[{entry}]")
+                for entry, one in enumerate(buffer.allowed_pools)
+            }
+        )
         for at, buffer in enumerate(problem.buffers)
     }
     buffers = sorted(problem.buffers, key=lambda one: one.id)
