@@ -509,6 +509,8 @@ def documents(folder: Path, limit: float) -> None:
             cells = ("" if one is None else f"{one:,}" for one in (result.objective, result.bound))
             found, bound = cells
             told += f"{status:>11}{found:>13}{second:>11}{bound:>13}"
+            if not instance.memories and value > (instance.capacity or value):
+                told += " > capacity"  # which the objective peak does not enforce
         except sp.StagepackError as error:
             status = "refused" if isinstance(error, sp.InputError) else "wrong"
             told += f"{status:>11} {str(error)[:60]}"

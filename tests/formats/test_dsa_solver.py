@@ -15,6 +15,7 @@ import pytest
 import stagepack as sp
 from stagepack.errors import InputError
 from stagepack.formats.dsa_solver.documents import dump, fingerprint, parse
+from tests.cli import shell
 from tests.formats.broken_documents import mutated
 
 FOLDER = Path(os.environ.get("STAGEPACK_DATA", "")) / "dsa-solver"
@@ -216,6 +217,7 @@ def test_what_is_changed_at_random_is_refused_or_reads_back() -> None:
         ({"segment": 64}, "segment: is nothing"),
         ({"size": [0, 1, 1]}, "size: .* of no bytes"),
         ({"gaps": [(0, 1, 2, 0, 4)]}, "gaps: .* in part of a buffer"),
+        ({"penalties": [(0, 1, 2)], "capacity": 9, "objective": "fit"}, "penalties: .* not count"),
         ({"exclusive": [1]}, "exclusive: .* without a fixed offset"),
         ({"memories": [("x", 9), ("y", 9)], "fixed": [0, -1, -1]}, "fixed: .* in one of several"),
         ({"memories": [("x", 9, 1), ("y", 9, 1)]}, "memories: .* that have costs"),
@@ -271,6 +273,23 @@ def test_a_solution_beyond_the_capacity_is_refused(tmp_path: Path) -> None:
     source.write_text(json.dumps(PROBLEM))
     with pytest.raises(InputError, match="its buffers are not those of one"):
         sp.write_solution(instance, found, tmp_path / "x", as_="dsa-solver", problem=source)
+
+
+def test_the_shell_takes_documents(tmp_path: Path) -> None:
+    (tmp_path / "one.json").write_text(json.dumps(SINGLE))
+    for command in (
+        "show one.json",
+        "solve one.json -o result.json --export solution.json --as dsa-solver",
+        "check one.json solution.json",
+        "convert one.json native.json",
+        "convert native.json again.json --to dsa-solver",
+        "solve native.json --export other.json --as dsa-solver:problem=one.json",
+    ):
+        done = shell.run(*command.split(), cwd=tmp_path)
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+    assert "alive in [lower, upper)" in shell.run("show", "one.json", cwd=tmp_path).stdout
+    assert (tmp_path / "other.json").read_bytes() == (tmp_path / "solution.json").read_bytes()
+    assert sp.read(tmp_path / "again.json").digest == sp.read(tmp_path / "one.json").digest
 
 
 def lacks(value: Any, shape: dict[str, Any], schema: dict[str, Any]) -> str:

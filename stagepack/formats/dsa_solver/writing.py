@@ -162,6 +162,7 @@ def _require_expressible(instance: LmemPacking) -> None:
         "memories": any(one.cost or one.alignment > 1 for one in instance.memories),
         "size": not instance.size.all(),
         "fixed": bool(free.any()),
+        "penalties": instance.penalties is not None and instance.objective is Objective.FIT,
         "exclusive": bool(loose),
         "previous": bool((instance.previous >= 0).any()),
         "hint": bool((instance.hint >= 0).any()),
@@ -176,6 +177,7 @@ def _require_expressible(instance: LmemPacking) -> None:
         "size": "of no bytes",
         "fixed": "in one of several memories",
         "exclusive": "without a fixed offset",
+        "penalties": "that the objective does not count",
     }
     for name, there in unsaid.items():
         if there:
