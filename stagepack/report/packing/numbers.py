@@ -306,8 +306,9 @@ class MemoryMap:
         ends = [base for base, _, _ in self.bases[1:]] + [self.top]
         own = [memory.reserved for memory in instance.memories] or [()]
         for (base, _, _), end, ranges in zip(self.bases, ends, own, strict=True):
-            spans = [(base + low, min(base + high, end)) for low, high in
-                     (*instance.reserved, *ranges)]
+            spans = [
+                (base + low, min(base + high, end)) for low, high in (*instance.reserved, *ranges)
+            ]
             found += [(low, high) for low, high in spans if low < high]
         return found
 
