@@ -186,8 +186,8 @@ def test_open_axes_are_given_by_words(tmp_path: Path) -> None:
     path = model(tmp_path, [node("MatMul", "x w", "y")], shapes, {"w": [8, 5]})
     with pytest.raises(
         InputError,
-        match=r"graph\.input x: axis 1 \(seq_len\) has no size; say it: "
-        "--set sequence=N",
+        match=r"graph\.input: no size for axis 1 \(seq_len\) of x; say it: --set sequence=N "
+        "or --set dim.seq_len=N or --set shape.x=1xNx8",
     ):
         sp.read(path, kind="packing")
     assert network(path, sequence=7).macs == 7 * 40
