@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from stagepack.instances.groups.execution.program import group_program as group_program
     from stagepack.instances.packing import Allowed as Allowed
     from stagepack.instances.packing import Banks as Banks
+    from stagepack.instances.packing import Dimensions as Dimensions
     from stagepack.instances.packing import Gap as Gap
     from stagepack.instances.packing import LmemPacking as LmemPacking
     from stagepack.instances.packing import Memory as Memory
@@ -67,6 +68,8 @@ if TYPE_CHECKING:
     from stagepack.instances.packing import Penalties as Penalties
     from stagepack.instances.packing import View as View
     from stagepack.instances.packing import measure as measure
+    from stagepack.instances.packing import merge_programs as merge_programs
+    from stagepack.instances.packing import split_programs as split_programs
     from stagepack.instances.phases import PhaseSchedule as PhaseSchedule
     from stagepack.instances.phases import PhaseSolution as PhaseSolution
     from stagepack.instances.phases.execution.execute import check_program as check_program

@@ -47,7 +47,7 @@ def operator(step: tuple[Any, ...]) -> Any:
 
 def captured(step: tuple[Any, ...]) -> set[str]:
     """Return all that a step reads, inside of it, too."""
-    name, reads, *bodies = step
+    _, reads, *bodies = step
     found = set(reads)
     for steps, result in bodies:
         found |= {result}.union(*map(captured, steps)) - {inner[0] for inner in steps}

@@ -1,16 +1,17 @@
 """Branches of ONNX models in memory: what they hold has a place of its own.
 
-The branches of an `If` never run together.  The step of an `If` is stretched to as many as all of its
-branches have, one branch after the other, so that buffers of one never meet those of another.  What
-a branch reads from around it lives through all of these.  What the `If` writes is one buffer, in each
-branch from where that writes it, or from its last step on where it only hands on what is there.
-Branches within branches likewise.  Loops stay one step that holds the most that is alive inside.
+The branches of an `If` never run together.  The step of an `If` is stretched to as many as all of
+its branches have, one branch after the other, so that buffers of one never meet those of another.
+What a branch reads from around it lives through all of these.  What the `If` writes is one buffer,
+in each branch from where that writes it, or from its last step on where it only hands on what is
+there.  Branches within branches likewise.  Loops stay one step that holds the most that is alive
+inside.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import NamedTuple
 
 from stagepack.contracts import JsonObject
@@ -42,7 +43,7 @@ class Branch(NamedTuple):
 
 
 def opened(network: Network, reader: NetworkReader, columns: Columns) -> JsonObject:
-    """Return `columns` of a network with what its branches hold, and the gaps of their results.
+    """Return `columns` of a network with what its branches hold.
 
     `reader` made the network.  Branches whose shapes are not known stay one step.
     """
@@ -50,13 +51,9 @@ def opened(network: Network, reader: NetworkReader, columns: Columns) -> JsonObj
     return {
         "ids": different([row.name for row in rows]),
         "size": [row.nbytes for row in rows],
-        "start": [row.lives[0][0] for row in rows],
-        "end": [row.lives[-1][1] for row in rows],
-        "gaps": [
-            (at, before[1], after[0])
-            for at, row in enumerate(rows)
-            for before, after in pairwise(row.lives)
-        ],
+        "start": None,
+        "end": None,
+        "lives": [row.lives for row in rows],
     }
 
 

@@ -1,8 +1,9 @@
 """Sizes of the inputs of ONNX models: those of the file, and those that are said beside it.
 
-Of what is said, the shape of an input (``shape.x``) comes first, also where the file has another one;
-then named dimensions (``dim.seq``); then the words `batch`, `sequence` and `image`, which stand for
-axes that are called so or, without a name, lie where these do.  A batch that nobody says is 1.
+Of what is said, the shape of an input (``shape.x``) comes first, also where the file has another
+one; then named dimensions (``dim.seq``); then the words `batch`, `sequence` and `image`, which
+stand for axes that are called so or, without a name, lie where these do.  A batch that nobody says
+is 1.
 """
 
 from __future__ import annotations
