@@ -117,9 +117,11 @@ if TYPE_CHECKING:
     from stagepack.solve import pack as pack
     from stagepack.solve import solve as solve
     from stagepack.solve import versions as versions
+    from stagepack.tradeoffs import DepthChoice as DepthChoice
     from stagepack.tradeoffs import Explanation as Explanation
     from stagepack.tradeoffs import Front as Front
     from stagepack.tradeoffs import Recut as Recut
+    from stagepack.tradeoffs import choose_depths as choose_depths
     from stagepack.tradeoffs import explain as explain
     from stagepack.tradeoffs import pareto as pareto
     from stagepack.tradeoffs import recut as recut
@@ -176,7 +178,16 @@ _NAMES = {
     "stagepack.report.plot": ("plot",),
     "stagepack.result": ("Result", "Status", "Termination", "Trace"),
     "stagepack.solve": ("methods", "pack", "solve", "versions"),
-    "stagepack.tradeoffs": ("Explanation", "Front", "Recut", "explain", "pareto", "recut"),
+    "stagepack.tradeoffs": (
+        "DepthChoice",
+        "Explanation",
+        "Front",
+        "Recut",
+        "choose_depths",
+        "explain",
+        "pareto",
+        "recut",
+    ),
 }
 _MODULES = ("plots",)
 """Modules that need no import of their own."""
