@@ -91,6 +91,10 @@ def choose_depths(
     """
     require_instance(instance, KIND)
     require_time(time_limit)
+    if not isinstance(options, Mapping):
+        raise InputError(
+            f"{options!r} is no mapping", field="options", remedy="give {buffer: [gains]}"
+        )
     return _Search(instance.replace(objective="fit"), options, time_limit, settings).run()
 
 

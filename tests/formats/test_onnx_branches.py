@@ -67,10 +67,10 @@ class Run:
         last = {name: at for at, step in enumerate(steps) for name in captured(step)}
         alive = set(given)
         for at, (name, _, *bodies) in enumerate(steps):
-            own = {called.get(one, one) for one in alive}
+            own = {str(called.get(one, one)) for one in alive}
             if bodies:
                 inside, result = bodies[self.choices[name]]
-                outer = called.get(name, name)
+                outer = str(called.get(name, name))
                 if any(step[0] == result for step in inside):
                     self.graph(inside, around | own, {result: outer}, set())
                 else:
@@ -79,7 +79,7 @@ class Run:
                         self.moments.append(around | own)
                     self.moments[-1] |= {outer}
             else:
-                self.moments.append(around | own | {called.get(name, name)})
+                self.moments.append(around | own | {str(called.get(name, name))})
             alive |= {name}
             handed = set(called)  # a result stays, and what nobody reads
             alive = {one for one in alive if last.get(one, len(steps)) > at or one in handed}

@@ -9,7 +9,7 @@ kept so is overwritten by nobody: it takes part in no colocation, and no output 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import accumulate, chain, pairwise
 from typing import Any
@@ -34,8 +34,8 @@ def merge_programs(
     programs: Sequence[LmemPacking],
     together: str = "never",
     *,
-    shared: Iterable[str] = (),
-    persistent: Iterable[str] = (),
+    shared: Collection[str] = (),
+    persistent: Collection[str] = (),
     name: str = "programs",
     **changes: Any,
 ) -> LmemPacking:
@@ -51,9 +51,9 @@ def merge_programs(
     together : str
         "never": they run in any order, but never at the same time.  "after": each runs after the
         one before, and what they share is handed on.
-    shared : iterable of str
+    shared : list of str
         Ids of buffers that have one place in all programs that have a buffer of this id.
-    persistent : iterable of str
+    persistent : list of str
         Ids of buffers that keep their bytes while any program runs: ``buffer`` of each program
         that has it, or ``program/buffer``.
     name : str
@@ -71,16 +71,13 @@ def merge_programs(
         raise InputError(
             f"is {together!r}", field="together", remedy="never (at the same time), or after"
         )
-    programs = list(programs)
+    programs = _packings(programs)
     for at, program in enumerate(programs):
-        require_instance(program, KIND, f"programs[{at}]", "give packings")
         for field in ("conflicts", "period"):
             if getattr(program, field) is not None:
                 raise InputError(
                     f"has {field}", field=f"programs[{at}]", remedy="give it plain lifetimes"
                 )
-    if not programs:
-        raise InputError("are none", field="programs", remedy="give at least one")
     first = list(accumulate((program.n for program in programs), initial=0))[:-1]
     own = [_ids(program) for program in programs]
     titles = different([program.name for program in programs])
@@ -90,6 +87,7 @@ def merge_programs(
     kept = _found(persistent, "persistent", bare, ids)
     start[kept], end[kept] = start.min(), end.max()
     always = set(kept)
+    _found(shared, "shared", bare, ids)
     groups, handed = [], list[int]()
     for one in shared:
         group = _found([one], "shared", bare, ids)
@@ -137,9 +135,11 @@ def split_programs(
         For no solution, or one of another number of buffers.
     """
     found = solution.solution if isinstance(solution, Result) else solution
+    programs = _packings(programs)
     ends = list(accumulate((program.n for program in programs), initial=0))
-    if found is None or len(found.offsets) != ends[-1]:
-        count = "none" if found is None else len(found.offsets)
+    known = isinstance(found, PackingSolution) and not found.malformed()
+    if not known or len(found.offsets) != ends[-1]:
+        count = len(found.offsets) if known else "no"
         raise InputError(
             f"has {count} offsets, and the programs {ends[-1]} buffers",
             field="solution",
@@ -168,6 +168,15 @@ def _require_free(fields: JsonObject, held: set[int], ids: list[str]) -> None:
                 )
 
 
+def _packings(given: Sequence[LmemPacking]) -> list[LmemPacking]:
+    """Return programs as a list of packings, at least one."""
+    if not isinstance(given, list | tuple) or not given:
+        raise InputError("is no list of programs", field="programs", remedy="give packings")
+    for at, program in enumerate(given):
+        require_instance(program, KIND, f"programs[{at}]", "give packings")
+    return list(given)
+
+
 def _ids(program: LmemPacking) -> list[str]:
     return [program.buffer_id(at) for at in range(program.n)]
 
@@ -186,8 +195,10 @@ def _axis(programs: Sequence[LmemPacking]) -> tuple[Any, Any, list[int]]:
     return starts, ends, shift
 
 
-def _found(wanted: Iterable[str], field: str, bare: list[str], ids: list[str]) -> list[int]:
+def _found(wanted: Collection[str], field: str, bare: list[str], ids: list[str]) -> list[int]:
     """Return the buffers of some names, their own or with that of the program before it."""
+    if isinstance(wanted, str) or not isinstance(wanted, Collection):
+        raise InputError(f"{wanted!r} is no list of names", field=field, remedy="give ids")
     found = []
     for name in wanted:
         those = [at for at, known in enumerate(bare) if name in (known, ids[at])]

@@ -59,8 +59,10 @@ class Dimensions:
     def __init__(self, given: Mapping[str, Sequence[int]]) -> None:
         self.values: dict[str, tuple[int, ...]] = {}
         self.listed: set[str] = set()
+        if not isinstance(given, Mapping):
+            _refuse(f"{given!r} is no mapping", "dimensions")
         for name, said in given.items():
-            if not name.isidentifier() or keyword.iskeyword(name) or name in FUNCTIONS:
+            if not str(name).isidentifier() or keyword.iskeyword(name) or name in FUNCTIONS:
                 raise InputError(
                     f"{name!r} is no name of a dimension",
                     field="dimensions",

@@ -138,6 +138,20 @@ def test_persistent_parts_stack_and_scratch_is_shared() -> None:
         assert program.check(part) == ()
 
 
+@pytest.mark.parametrize("seed", range(25))
+def test_what_is_always_there_goes_to_the_top_for_nothing(seed: int) -> None:
+    rng = np.random.default_rng([47, seed])
+    base = random_packing(rng, n=int(rng.integers(4, 7)))
+    always = rng.permutation(base.n)[: int(rng.integers(1, 3))]
+    merged = sp.merge_programs([base], persistent=[str(i) for i in always])
+    peak = sp.solve(merged).objective
+    assert peak is not None
+    fixed = np.full(base.n, -1)
+    fixed[always] = peak - np.cumsum(merged.size[always])
+    top = merged.replace(fixed=fixed, capacity=int(peak), objective="fit")
+    assert sp.solve(top).objective == peak
+
+
 def test_what_is_handed_on_stays(tmp_path: Any) -> None:
     never = sp.merge_programs(two(), shared=["out"])
     after = sp.merge_programs(two(), "after", shared=["out"])
@@ -157,7 +171,7 @@ def test_what_is_handed_on_stays(tmp_path: Any) -> None:
         ({"shared": ["nobody"]}, "shared: 'nobody' is no buffer"),
         ({"shared": ["listen/out"]}, "shared: 'listen/out' is in one program only"),
         ({"persistent": ["nobody"]}, "persistent: 'nobody' is no buffer"),
-        ({"programs": []}, "programs: are none"),
+        ({"programs": []}, "programs: is no list of programs"),
         ({"programs": [two()[0], 3]}, r"programs\[1\]: an int is no instance"),
         ({"programs": [two()[0].replace(period=9)]}, r"programs\[0\]: has period"),
         (
@@ -169,7 +183,7 @@ def test_what_is_handed_on_stays(tmp_path: Any) -> None:
             "capacity: is None and 9 in different programs; say that of the arena: capacity=",
         ),
         (
-            {"programs": [two()[0], two()[1].replace(banks=sp.Banks(2, 99, []))]},
+            {"programs": [two()[0], two()[1].replace(banks=sp.Banks(2, 99, np.zeros((0, 2))))]},
             "banks: are others in each program",
         ),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ def expression(rng: np.random.Generator, depth: int = 3) -> str:
 
 def values(dimensions: sp.Dimensions, text: str, **at: int) -> list[int]:
     """Return the values of an expression at all values of the dimensions."""
-    ranges = {
+    ranges: dict[str, Sequence[int]] = {
         name: range(known[0], known[-1] + 1) if isinstance(GIVEN[name], tuple) else known
         for name, known in dimensions.values.items()
     }
@@ -123,6 +124,7 @@ def test_a_placement_of_the_largest_sizes_holds_for_all(seed: int) -> None:
     whole = base.replace(size=dimensions.sizes(texts))
     result = sp.solve(whole, time_limit=5)
     assert result.solution is not None
+    assert result.objective is not None
     for a, b in itertools.product(range(1, 4), (1, 4)):
         part = whole.replace(size=dimensions.sizes(texts, {"a": a, "b": b}))
         assert part.check(result.solution) == ()
