@@ -100,7 +100,7 @@ class Model:
             raise InputError(
                 f"the shape of {name!r} is not known",
                 field="graph" if node is None else node.place,
-                remedy="give inputs shapes that go together: --set shape.INPUT=1x3x224x224",
+                remedy="fix the shapes of inputs, or say them: --set shape.INPUT=1x3x224x224",
             )
         return found
 
