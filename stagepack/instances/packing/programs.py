@@ -82,15 +82,18 @@ def merge_programs(
     own = [_ids(program) for program in programs]
     titles = different([program.name for program in programs])
     ids = [f"{title}/{one}" for title, names in zip(titles, own, strict=True) for one in names]
-    bare = list(chain.from_iterable(own))
+    index: dict[str, list[int]] = {}
+    for at, one in enumerate(chain.from_iterable(own)):
+        for called in (one, ids[at]):
+            index.setdefault(called, []).append(at)
     start, end, shift = _axis(programs)
-    kept = _found(persistent, "persistent", bare, ids)
+    kept = _found(persistent, "persistent", index)
     start[kept], end[kept] = start.min(), end.max()
     always = set(kept)
-    _found(shared, "shared", bare, ids)
+    _found(shared, "shared", index)
     groups, handed = [], list[int]()
     for one in shared:
-        group = _found([one], "shared", bare, ids)
+        group = _found([one], "shared", index)
         if len(group) < 2:
             raise InputError(
                 f"{one!r} is in one program only",
@@ -195,19 +198,16 @@ def _axis(programs: Sequence[LmemPacking]) -> tuple[Any, Any, list[int]]:
     return starts, ends, shift
 
 
-def _found(wanted: Collection[str], field: str, bare: list[str], ids: list[str]) -> list[int]:
+def _found(wanted: Collection[str], field: str, index: dict[str, list[int]]) -> list[int]:
     """Return the buffers of some names, their own or with that of the program before it."""
     if isinstance(wanted, str) or not isinstance(wanted, Collection):
         raise InputError(f"{wanted!r} is no list of names", field=field, remedy="give ids")
-    found = []
     for name in wanted:
-        those = [at for at, known in enumerate(bare) if name in (known, ids[at])]
-        if not those:
+        if not isinstance(name, str) or name not in index:
             raise InputError(
                 f"{name!r} is no buffer", field=field, remedy="name buffers by their ids"
             )
-        found += those
-    return found
+    return [at for name in wanted for at in index[name]]
 
 
 def _arena(programs: Sequence[LmemPacking], changes: JsonObject) -> JsonObject:
