@@ -108,6 +108,7 @@ PROBLEM = Problem(
         (
             "Allowed",
             "Banks",
+            "Dimensions",
             "Gap",
             "LmemPacking",
             "Memory",
@@ -115,6 +116,8 @@ PROBLEM = Problem(
             "Penalties",
             "View",
             "measure",
+            "merge_programs",
+            "split_programs",
         ),
         "",
     ),
