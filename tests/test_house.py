@@ -137,7 +137,7 @@ def test_nothing_imports_upward(name: str) -> None:
 def test_the_verifier_is_small_plain_and_alone() -> None:
     """Who verifies a proof shares no code with who found it, and can be read in an hour."""
     home = PACKAGE / "verify"
-    assert sum(counted(path)["code"] for path in home.glob("*.py")) <= 1500
+    assert sum(counted(path)["code"] for path in home.glob("*.py")) <= 1600
     own = {f"stagepack.{name}" for name in ("contracts", "evidence", "kinds")}
     for path in home.glob("*.py"):
         for name in _run_time_imports(path):
@@ -267,6 +267,7 @@ def test_nobody_else_names_a_problem() -> None:
         "planning/tuning.py",
         "plots/__init__.py",  # public pictures
         "solve.py",  # `pack`, which makes an instance of arrays
+        "tradeoffs/depths.py",  # copies of buffers
         "tradeoffs/moves.py",  # chains that are cut anew
         "planning/step_labels.py",  # of chains of networks
         "planning/steps.py",  # of training, whose parts are of several kinds

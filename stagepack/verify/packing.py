@@ -136,9 +136,9 @@ def _memories(instance: PackingData, evidence: Evidence, claimed: Claimed) -> No
         alone = instance.memories[min(memories)] if len(memories) == 1 else None
         needed = _together(instance, inside, alone)
         limits = [instance.memories[index].capacity for index in memories]
-        if claimed.bound is None and None not in limits:
-            if needed > sum(limit for limit in limits if limit is not None):
-                return
+        room = math.inf if None in limits else sum(limit for limit in limits if limit is not None)
+        if claimed.bound is None and needed > room:
+            return
         if seen & memories:
             raise UnprovedError("a memory counts twice")
         seen |= memories
@@ -177,9 +177,7 @@ def _homes(instance: PackingData, claimed: Claimed) -> list[set[int]]:
     return found
 
 
-def _together(
-    instance: PackingData, held: dict[int, Window], memory: Memory | None = None
-) -> int:
+def _together(instance: PackingData, held: dict[int, Window], memory: Memory | None = None) -> int:
     """Return the address that must be reached where buffers hold bytes at once.
 
     If `memory` is one of several, it holds all of them; else no address of several counts.

@@ -484,7 +484,8 @@ def _rooms(instance: LmemPacking, blocks: Blocks) -> list[tuple[list[int], Block
     """Return which blocks may live in each memory, and what they are there."""
     if not instance.memories:
         return [(list(range(blocks.b)), blocks)]
-    found, where = [], possible(instance)
+    found: list[tuple[list[int], Blocks]] = []
+    where = possible(instance)
     for index in range(len(instance.memories)):
         buffers = np.flatnonzero(where[:, index])
         if not len(buffers):

@@ -150,7 +150,8 @@ def overload(instance: LmemPacking, found: list[Crowd]) -> tuple[str, Evidence] 
             when = f"alive at time {crowd.shown['moment']:,}"
         why = (
             f"{bounds.listed(instance, crowd.buffers)} {when} may live in {names} only and need "
-            f"{crowd.nbytes:,} bytes, {excess:,} more than {has}; {_remedy(instance, crowd, excess)}"
+            f"{crowd.nbytes:,} bytes, {excess:,} more than {has}; "
+            f"{_remedy(instance, crowd, excess)}"
         )
         return why, witness("memories", sets=[crowd.shown])
     return None
@@ -181,7 +182,7 @@ def nowhere(instance: LmemPacking, where: Array) -> str:
     if not len(lost):
         return ""
     at = int(lost[0])
-    homes = range(where.shape[1])
+    homes = list(range(where.shape[1]))
     if instance.homes is not None:
         homes = np.flatnonzero(instance.homes[at]).tolist()
     names = ", ".join(

@@ -84,9 +84,7 @@ def shares(instance: LmemPacking, where: Array) -> list[Share]:
     return sorted(found, key=lambda share: (len(share.buffers), share.memories))
 
 
-def _share(
-    instance: LmemPacking, where: Array, memories: tuple[int, ...], buffers: Array
-) -> Share:
+def _share(instance: LmemPacking, where: Array, memories: tuple[int, ...], buffers: Array) -> Share:
     levels = [instance.memories[index] for index in memories]
     costs = [level.cost for level in levels]
     objective, constant = instance.objective, None

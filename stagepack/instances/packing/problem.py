@@ -127,6 +127,7 @@ PROBLEM = Problem(
         (
             "Allowed",
             "Banks",
+            "Dimensions",
             "Gap",
             "LmemPacking",
             "Memory",
@@ -134,6 +135,8 @@ PROBLEM = Problem(
             "Penalties",
             "View",
             "measure",
+            "merge_programs",
+            "split_programs",
         ),
         "",
     ),

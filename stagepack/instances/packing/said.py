@@ -17,12 +17,12 @@ from stagepack.instances.packing.instance import usual_objective
 
 UNLIMITED = "unlimited"
 """A size without end."""
-REMEDY = f"write fast=256KiB, or {UNLIMITED} for a size, then ,reserved=0-4KiB ,alignment=64 ,cost=2"
+REMEDY = (
+    f"write fast=256KiB, or {UNLIMITED} for a size, then ,reserved=0-4KiB ,alignment=64 ,cost=2"
+)
 
 
-def memories(
-    texts: Sequence[str], instance: PackingData, changes: Mapping[str, Any]
-) -> JsonObject:
+def memories(texts: Sequence[str], instance: PackingData, changes: Mapping[str, Any]) -> JsonObject:
     """Return the fields of an instance with memories that are given as texts.
 
     They replace those of equal names, and come after others that it has.  A capacity of all is

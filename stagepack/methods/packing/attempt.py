@@ -164,10 +164,10 @@ def look_at_memories(
     crowds = memory_bounds.crowds(instance, where, tuning=tuning)
     over = memory_bounds.overload(instance, crowds)
     if over is not None:
-        progress.prove_infeasible(*over)
+        progress.prove_infeasible(over[0], accepted(instance, None, over[1], tuning=tuning))
         raise Stopped
     bound, why = memory_bounds.objective_bound(instance, where, crowds)
-    progress.raise_bound(bound, "load bound", why)
+    progress.raise_bound(bound, "load bound", accepted(instance, bound, why, tuning=tuning))
     return where
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -165,7 +166,8 @@ class _Whole:
 
     def _infeasible(self, share: homes.Share, part: PackingProgress) -> None:
         """Say which memory has too little, what of it does not fit, and what would do."""
-        assert part.infeasible_reason is not None and part.evidence is not None
+        assert part.infeasible_reason is not None
+        assert part.evidence is not None
         why = TOLD if part.evidence.proof is Proof.ENGINE else SEARCHED
         said = f"{self.names(share)}: {part.infeasible_reason}"
         self.progress.prove_infeasible(said, why)
@@ -196,7 +198,7 @@ def _part(
     """Return the run of a share, which ends after so many seconds."""
     instance = share.instance
     target = math.inf if share.constant is not None else instance.goal
-    part = _Part(
+    part: _Part = _Part(
         progress,
         instance.evaluate,
         instance.check,
@@ -277,15 +279,7 @@ def choose(attempt: Attempt, settings: Settings, solve: Solve) -> None:
         memory = progress.solution.memory
     if instance.objective is not Objective.PENALTIES:
         most = min(tuning.homes.seconds, tuning.homes.share * effort.left())
-        keep_going = attempt.for_a_while(most) if modelled else attempt.keep_going
-        memory = local_search.homes.improve(
-            instance,
-            memory,
-            keep_going=keep_going,
-            on_solution=lambda offsets, at: attempt.offer_buffers(offsets, "homes", at),
-            seed=settings.seed,
-            tuning=tuning,
-        )
+        _move(attempt, memory, settings.seed, most if modelled else math.inf)
     lent = progress.lending(1 - tuning.homes.share, math.inf)
     with lent if instance.objective is Objective.PEAK else contextlib.nullcontext():
         if modelled and progress.keep_going():
@@ -293,11 +287,38 @@ def choose(attempt: Attempt, settings: Settings, solve: Solve) -> None:
 
             engine = load_engine("cp-sat", progress, settings)
             methods.modelled.solve(attempt, None, engine, "CpSat", settings)
-    if progress.interrupted or progress.proved or progress.remaining <= 0:
-        return
-    known = progress.solution
-    if known is not None and known.memory is not None and instance.objective is Objective.PEAK:
+    for turn in itertools.count(1):
+        before, known = effort.spent(), progress.solution
+        if known is None or known.memory is None or instance.objective is not Objective.PEAK:
+            return
         _anew(attempt, known.memory, settings, solve)
+        if math.isinf(progress.remaining) or not progress.keep_going():
+            return
+        _move(attempt, known.memory, settings.seed + turn, math.inf)
+        if effort.spent() == before:
+            return
+
+
+def _move(attempt: Attempt, memory: Array, seed: int, seconds: float) -> None:
+    """Move buffers between memories for so many seconds of work.
+
+    Parameters
+    ----------
+    attempt : Attempt
+    memory : ndarray of int64, shape (n,)
+        Where buffers live at first.
+    seed : int
+        Of random numbers.
+    seconds : float
+    """
+    local_search.homes.improve(
+        attempt.instance,
+        memory,
+        keep_going=attempt.for_a_while(seconds),
+        on_solution=lambda offsets, at: attempt.offer_buffers(offsets, "homes", at),
+        seed=seed,
+        tuning=attempt.tuning,
+    )
 
 
 def _anew(attempt: Attempt, memory: Array, settings: Settings, solve: Solve) -> None:

@@ -303,12 +303,12 @@ class MemoryMap:
     def reserved(self, instance: LmemPacking) -> list[tuple[int, int]]:
         """Return the ranges of the axis of addresses that no buffer may use."""
         found = []
-        ends = [base for base, _, _ in self.bases[1:]] + [self.top]
+        ends = [*(base for base, _, _ in self.bases[1:]), 2**62]
         own = [memory.reserved for memory in instance.memories] or [()]
         for (base, _, _), end, ranges in zip(self.bases, ends, own, strict=True):
-            spans = [(base + low, min(base + high, end)) for low, high in
-                     (*instance.reserved, *ranges)]
-            found += [(low, high) for low, high in spans if low < high]
+            for low, high in (*instance.reserved, *ranges):
+                if base + low < end:
+                    found.append((base + low, min(base + high, end)))
         return found
 
     def ticks(self) -> list[tuple[int, int]]:
