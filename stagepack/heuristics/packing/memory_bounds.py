@@ -77,9 +77,9 @@ def _crowd(instance: LmemPacking, mask: int, inside: Array) -> Crowd:
     memories = [k for k in range(len(instance.memories)) if mask >> k & 1]
     single = len(memories) == 1
     if single:
-        part = alone_in(instance, memories[0], inside)
+        part = alone_in(instance, memories[0], inside, penalties=None)
     else:
-        part = instance.select(inside.tolist())
+        part = instance.select(inside.tolist(), objective=Objective.PEAK, penalties=None)
     blocks = Blocks.of(part)
     section = int(blocks.load.argmax())
     nbytes = int(blocks.load[section])
