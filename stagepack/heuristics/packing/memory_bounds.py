@@ -50,6 +50,8 @@ class Crowd:
 def crowds(instance: LmemPacking, where: Array, *, tuning: PackingTuning = TUNING) -> list[Crowd]:
     """Return what sets of memories hold at their heaviest moments, single memories first.
 
+    Nothing where buffers are so many that looking takes long.
+
     Parameters
     ----------
     instance : LmemPacking
@@ -58,12 +60,17 @@ def crowds(instance: LmemPacking, where: Array, *, tuning: PackingTuning = TUNIN
         Where buffers can live: :func:`~stagepack.instances.packing.homes.possible`.
     """
     m = where.shape[1]
+    if len(where) > tuning.bounds.crowded:
+        return []
     bits = where @ (1 << np.arange(m, dtype=np.int64))
-    kinds = np.unique(bits).tolist()
-    masks = {1 << k for k in range(m)} | {(1 << m) - 1}
+    masks = {1 << k for k in range(m)}
+    # Where nobody has a choice, all together hold no more than each by itself.
+    choices = [kind for kind in np.unique(bits).tolist() if kind.bit_count() > 1]
     if m <= tuning.bounds.memories:
-        for kind in kinds:
+        for kind in choices:
             masks |= {mask | kind for mask in masks} | {kind}
+    elif choices:
+        masks.add((1 << m) - 1)
     found = []
     for mask in sorted(masks, key=lambda mask: (mask.bit_count(), mask)):
         inside = np.flatnonzero((bits | mask) == mask)
@@ -77,9 +84,9 @@ def _crowd(instance: LmemPacking, mask: int, inside: Array) -> Crowd:
     memories = [k for k in range(len(instance.memories)) if mask >> k & 1]
     single = len(memories) == 1
     if single:
-        part = alone_in(instance, memories[0], inside)
+        part = alone_in(instance, memories[0], inside, penalties=None)
     else:
-        part = instance.select(inside.tolist())
+        part = instance.select(inside.tolist(), objective=Objective.PEAK, penalties=None)
     blocks = Blocks.of(part)
     section = int(blocks.load.argmax())
     nbytes = int(blocks.load[section])

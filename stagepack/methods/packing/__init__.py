@@ -24,6 +24,7 @@ from stagepack.methods import Method, Settings, Table
 from stagepack.progress import Progress
 
 if TYPE_CHECKING:
+    from stagepack.methods.packing import conclusion as conclusion
     from stagepack.methods.packing import explain as explain
     from stagepack.methods.packing import graphs as graphs
     from stagepack.methods.packing import memories as memories

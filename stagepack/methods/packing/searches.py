@@ -31,9 +31,9 @@ from stagepack.instances.profile import Array
 from stagepack.methods import Settings, counting
 from stagepack.methods import packing as methods
 from stagepack.methods.packing import steps
-from stagepack.methods.packing.attempt import Attempt, PackingProgress, nearest
+from stagepack.methods.packing.attempt import Attempt, PackingProgress
 from stagepack.progress import Stopped
-from stagepack.result import Event, Termination
+from stagepack.result import Termination
 
 Run = Callable[[LmemPacking, PackingProgress, Settings], None]
 
@@ -457,7 +457,7 @@ def _within(name: str) -> Run:
             if going:
                 _moving_little(name, _PLAIN[name], instance, progress, settings)
         finally:
-            _conclude(instance, progress, tuning=tuning)
+            methods.conclusion.conclude(instance, progress, tuning=tuning)
 
     return complete
 
@@ -531,50 +531,6 @@ def _moving_little(
         ):
             run(instance, progress, settings)
     methods.relocation.after(name, instance, progress, settings)
-
-
-def _conclude(instance: LmemPacking, progress: PackingProgress, *, tuning: PackingTuning) -> None:
-    """Offer what is quick where nothing was found; say what is to be known."""
-    if progress.solution is None and progress.infeasible_reason is None:
-        methods.quick.last_resort(instance, progress, tuning=tuning)
-    _say_if_far(instance, progress, tuning=tuning)
-    peak, capacity = progress.objective, instance.capacity
-    near = nearest(progress)
-    if near is not None and progress.solution is None and instance.ceiling is not None:
-        progress.reason = _undecided(near, instance.ceiling, progress)
-    if instance.objective is not Objective.PEAK or peak is None or capacity is None:
-        return
-    if peak > capacity:
-        remark = (
-            f"the peak exceeds the capacity of {capacity:,}, which only the objective fit "
-            f"enforces, by {peak - capacity:,}"
-        )
-        progress.reason = f"{progress.reason}; {remark}" if progress.reason else remark
-
-
-def _undecided(near: Event, ceiling: int, progress: PackingProgress) -> str:
-    """Return what is known where neither a placement nor a proof was found."""
-    over = int(near.value) - ceiling
-    bound = "" if progress.bound is None else f"; the bound is {progress.bound:,}"
-    return (
-        f"undecided: the best placement found needs {int(near.value):,} bytes, {over:,} "
-        f"({100 * over / max(1, ceiling):.2g} %) over the capacity of {ceiling:,} ({near.source})"
-        f"{bound}; the objective peak returns such a placement"
-    )
-
-
-def _say_if_far(
-    instance: LmemPacking, progress: PackingProgress, *, tuning: PackingTuning = TUNING
-) -> None:
-    """Say in words that a peak is far above its bound, where nothing else is said."""
-    peak, bound = progress.objective, progress.bound
-    if instance.objective not in (Objective.PEAK, Objective.FIT) or progress.reason:
-        return
-    if peak is not None and bound and peak > tuning.scale.far * bound and not progress.proved:
-        progress.reason = (
-            f"the peak is {peak / bound:.2f} times its bound ({progress.bound_source}): "
-            "more time, or the method auto, may find a lower one"
-        )
 
 
 _PLAIN: dict[str, Run] = {
