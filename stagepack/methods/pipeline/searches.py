@@ -278,14 +278,10 @@ def _auto(instance: PipelinePartition, progress: PipelineProgress, settings: Set
     for name in ("bisect", "dp", "cp-sat"):
         if not unsupported[name](instance):
             _PARTS[name](instance, progress, settings)
-            done = progress.proved or progress.infeasible_reason is not None
-            if done or name != "dp" or not instance.alternatives:
-                return
-            settings = dataclasses.replace(settings, warm_start=None)
-    if progress.solution is not None:
-        return  # with the reason why dp came to no end
+            return
     _start(instance, progress, settings)
-    progress.reason = f"no exact method applies; cp-sat: {unsupported['cp-sat'](instance)}"
+    last = "dp" if instance.alternatives else "cp-sat"
+    progress.reason = f"no exact method applies; {last}: {unsupported[last](instance)}"
 
 
 _PARTS: dict[str, Run] = {

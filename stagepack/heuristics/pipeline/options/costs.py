@@ -134,7 +134,7 @@ class Chooser:
 
     @staticmethod
     def _refusal(what: str, remedy: str) -> InputError:
-        return InputError(what, field="alternatives", remedy=f"use cp-sat, {remedy}")
+        return InputError(what, field="alternatives", remedy=remedy)
 
     def _ways(self, given: kernels.Options) -> Iterator[kernels.Options]:
         """Yield what layers may be at once: of options that stages take as one, each by itself."""
