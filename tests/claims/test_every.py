@@ -33,8 +33,7 @@ def phases(seed: int) -> sp.PhaseSchedule:
 
 
 def pipeline(seed: int) -> sp.PipelinePartition:
-    chain = random_pipelines.random_instance(seed) if seed % 3 else chosen_instance(seed)
-    return chain
+    return random_pipelines.random_instance(seed) if seed % 3 else chosen_instance(seed)
 
 
 KINDS: dict[str, tuple[Callable[[int], Any], int]] = {

@@ -48,15 +48,15 @@ def _names(instance: PartitionData) -> list[list[str]]:
 
 def _choices(instance: PartitionData, boundaries: Row) -> Iterator[tuple[str, ...]]:
     """Yield what all layers take."""
-    names = _names(instance)
+    names, own = _names(instance), instance.own_alternative
     if not instance.alternatives:
         yield ()
     elif instance.alternatives_per == "layer":
         yield from product(*names)
     else:  # what a layer of a stage has not, it does not take
         stages = list(pairwise(boundaries))
-        for taken in product([instance.own_alternative, *instance.alternatives], repeat=len(stages)):
+        for taken in product([own, *instance.alternatives], repeat=len(stages)):
             yield tuple(chain.from_iterable(
-                [name if name in names[at] else instance.own_alternative for at in range(a, b)]
+                [name if name in names[at] else own for at in range(a, b)]
                 for (a, b), name in zip(stages, taken, strict=True)
             ))  # fmt: skip
