@@ -292,7 +292,8 @@ class Chooser:
 class ChosenCosts(RangeCosts):
     """The costs of stages with the best options of their layers, as far as these are within limits.
 
-    What stages are dearer, or do not fit, is no stage here.
+    What stages are dearer, or do not fit, is no stage here.  Its classes are pairs of a class of
+    devices and the microbatches in flight there; bounds are those of the costs it is made from.
 
     Parameters
     ----------
@@ -305,8 +306,7 @@ class ChosenCosts(RangeCosts):
 
     def __init__(self, chooser: Chooser, limit: int = UNLIMITED, timed: bool = True) -> None:
         costs, instance = chooser.costs, chooser.instance
-        costs.compute_bound(), costs.cut_bound()  # of all layers, kept with what is copied
-        vars(self).update(vars(costs), _reach_cache={}, _fits_cache={})
+        super().__init__(instance, chooser.pause)
         self._chooser, order = chooser, costs.order
         most = int(order.stashes.max()) + 1
         kinds, number = np.unique(order.device_class * most + order.stashes, return_inverse=True)
@@ -333,6 +333,14 @@ class ChosenCosts(RangeCosts):
             self._given.append(given)
             self._least.append(chooser.table(given, within, spare, last))
         self._work = [np.where(table < UNLIMITED, table, 0) for table in self._least]
+
+    @property
+    def _compute_bound(self) -> int:
+        return self._chooser.costs.compute_bound()
+
+    @property
+    def _cut_bounds(self) -> tuple[int, int, int]:
+        return self._chooser.costs._cut_bounds
 
     def _within(self, c: int, limit: int) -> tuple[Array, int]:
         """Return the most ticks of stages by where they begin, and those above their least."""
