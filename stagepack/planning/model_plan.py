@@ -23,6 +23,7 @@ from stagepack.instances.groups import LayerGrouping
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.phases import PhaseSchedule
 from stagepack.instances.pipeline import PipelinePartition
+from stagepack.instances.pipeline.choices import least
 from stagepack.instances.problem import PROBLEMS
 from stagepack.instances.schedule import PipelineSchedule
 from stagepack.instances.schedule.check import Measure, measure
@@ -248,6 +249,12 @@ class ModelPlan(Shown):
         model: Any = self.levels[0].instance if self.levels else self.model
         if model is None:
             return None
+        split = self.schedule.split if self.levels else self.split
+        if isinstance(model, PipelinePartition) and model.alternatives:
+            model = least(model)  # a bound on these holds for whatever is chosen
+            passes = [model.forward, *([model.backward - split] if model.training else [])]
+            if min(cycles.min() for cycles in passes) <= 0:
+                return None  # stages without cycles have no schedule, and others may be chosen
         grouped = isinstance(model, LayerGrouping)
         inner = {
             level.name: level.instance
@@ -265,7 +272,7 @@ class ModelPlan(Shown):
         return Whole(
             model if grouped else model.replace(microbatches=1),
             self.microbatches,
-            self.schedule.split if self.levels else self.split,
+            split,
             resident=all(memory is None for memory in self.on_chip),
             grouped=grouped or bool(inner),
             networks=tuple(known),
@@ -474,7 +481,9 @@ class ModelPlan(Shown):
         """Return what the plan chose."""
         inner = {LayerGrouping: "layer groups", PhaseSchedule: "phases", LmemPacking: "addresses"}
         there = {type(level.instance) for level in self.levels}
-        said = [what for kind, what in inner.items() if kind in there]
+        chosen = getattr(self.levels[0].instance, "alternatives", {})
+        said = ["alternatives of layers"] if chosen else []
+        said += [what for kind, what in inner.items() if kind in there]
         return ", ".join(["stages", "their schedule", *said])
 
     def _given(self) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 import msgspec
@@ -31,6 +32,7 @@ from stagepack.instances.phases.plan import plan as phase_plan
 from stagepack.instances.phases.stage import held_on_chip, kept_on_chip, stage_phases
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.pipeline.check import stage_memory
+from stagepack.instances.pipeline.choices import settled
 from stagepack.instances.pipeline.estimate import estimate
 from stagepack.instances.schedule import PipelineSchedule
 from stagepack.instances.schedule.partition import waiting
@@ -134,8 +136,13 @@ class Structure:
             device = self.places[at]
             chain = device_layers(partition, answer, device, cycles=ticks(partition))
             return chain, (0, chain.n, 0)
-        assert isinstance(partition, PipelinePartition)
-        return partition, answer.stages[at]
+        return self.chain, answer.stages[at]
+
+    @cached_property
+    def chain(self) -> PipelinePartition:
+        """The chain that was cut, its layers as they were chosen."""
+        assert isinstance(self.cut.instance, PipelinePartition)
+        return settled(self.cut.instance, self.cut.result.solution)
 
     @property
     def places(self) -> list[int]:
@@ -231,8 +238,7 @@ class Structure:
         if isinstance(partition, GraphPartition):
             held = sums(partition.memory, answer.assignment, partition.devices)
             return [int(held[device]) for device in self.places]
-        assert isinstance(partition, PipelinePartition)
-        return [stage_memory(partition, first, end, at, 0) for first, end, at in answer.stages]
+        return [stage_memory(self.chain, first, end, at, 0) for first, end, at in answer.stages]
 
     # ------------------------------------------------------------------ the stages
 
@@ -250,6 +256,7 @@ class Structure:
             if phased:
                 held = self._on_chip(stage.stage)
             span = as_text.span(stage.first, stage.end)
+            span += f" ({stage.choices})" if stage.choices else ""
             how = _how(inner)
             found.append(PlannedStage(span, stage.device_name, held, capacity, how))
         return found
@@ -333,11 +340,11 @@ class Structure:
         Where there is remote memory, stages without phases have none.  Microbatches in flight keep
         at most so many bytes, `flying`; if `networks`, stages have groups.
         """
-        partition = self.cut.instance
         if networks:
             return True
-        if self.on_chip or not isinstance(partition, PipelinePartition):
+        if self.on_chip or not isinstance(self.cut.instance, PipelinePartition):
             return False
+        partition = self.chain
         first, end, device = stage = self.cut.result.solution.stages[at]
         if stage_packing(partition, stage, flying) is not None:
             return True
@@ -430,9 +437,7 @@ class Structure:
         """Whether buffers are those of a stage."""
         if isinstance(self.cut.instance, GraphPartition):
             return False
-        assert isinstance(self.cut.instance, PipelinePartition)
-        stage = self.cut.result.solution.stages[at]
-        return is_of_stage(given, self.cut.instance, stage, flying)
+        return is_of_stage(given, *self.layers(at), flying)
 
 
 def require_one_each(model: InstanceT) -> InstanceT:
@@ -442,7 +447,6 @@ def require_one_each(model: InstanceT) -> InstanceT:
     for wrong, field, problem in (
         (model.objective == "moves", "objective", "plans know no previous cut"),
         (model.placed, "placement", "plans have one stage on each device"),
-        (model.alternatives, "alternatives", "plans count the layers' own figures"),
     ):
         if wrong:
             raise InputError(

@@ -221,6 +221,10 @@ def least(instance: Chain) -> Chain:
     every = [one for _, one in options(instance)]
     forward = np.minimum.reduce([one.forward for one in every])
     held = np.minimum.reduce([one.held for one in every])
+    cached = np.minimum.reduce([one.kv_bytes for one in every])
+    tokens: dict[str, Any] = {"kv_bytes": cached}
+    if not cached.any():
+        tokens = {"kv_bytes": None, "tokens": 0}
     return dataclasses.replace(
         instance,
         forward=forward,
@@ -228,7 +232,7 @@ def least(instance: Chain) -> Chain:
         if instance.training
         else instance.backward,
         exclusive={"memory": held},
-        kv_bytes=np.minimum.reduce([one.kv_bytes for one in every]),
+        **tokens,
         **{
             name: np.minimum.reduce([getattr(one, name) for one in every])
             for name in ("temporary", "stash")

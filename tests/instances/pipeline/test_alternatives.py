@@ -173,12 +173,6 @@ def test_the_schedule_counts_what_was_chosen() -> None:
     assert schedule.limit.tolist() == [50 - 12 - 9, 50 - 12 - 12]
 
 
-def test_plans_refuse_them_by_name() -> None:
-    with pytest.raises(InputError) as caught:
-        sp.plan_model(training())
-    assert caught.value.field == "alternatives"
-
-
 def test_bounds_of_chains_with_alternatives_are_not_verified() -> None:
     for seed in range(40):
         instance = chosen_instance(seed, largest_n=4)
