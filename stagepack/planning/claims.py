@@ -170,6 +170,8 @@ def _again(whole: Whole, plan: ModelPlan, time_limit: float | None) -> Iterator[
     until = math.inf if time_limit is None else time.monotonic() + time_limit
     claimed = Claimed(None if plan.bound is None else Fraction(plan.bound), until)
     told, by = {"bound": plan.bound, "proof": plan.proof}, dict[str, None]()
+    model = plan.levels[0].instance if plan.levels else plan.model
+    chosen = bool(getattr(model, "alternatives", {}))  # then no choice need be as cheap
     try:
         for schedule in steps.schedules(whole, claimed, MANY, steps.MANY_LEAVES):
             if verify(schedule, plan.bound, time_limit=steps.left(claimed)).shown:
@@ -179,6 +181,8 @@ def _again(whole: Whole, plan: ModelPlan, time_limit: float | None) -> Iterator[
             for again in case.again:
                 value = again.result.objective
                 if value is not None and (plan.bound is None or value < plan.bound):
+                    if chosen:
+                        return
                     method = f"{again.result.method}, of other stages"
                     yield Again(replace(again.result, method=method), "", "")
                     return

@@ -42,6 +42,21 @@ def test_recomputation_makes_a_step_shorter(tmp_path: Path) -> None:
     assert {str(claim.verdict) for claim in checked.claims} == {"confirmed"}
 
 
+def test_what_no_choice_has_refutes_nothing(tmp_path: Path) -> None:
+    # Layers are fast, or small; a bound on the fast and small ones is below that of what fits.
+    chain = sp.PipelinePartition.from_arrays(
+        [10, 10, 10, 10], devices=2, exclusive=[9] * 4, capacity=10,
+        alternatives={"disk": {"forward": 90, "exclusive": 1}},
+    )  # fmt: skip
+    plan, path = sp.plan_model(chain, microbatches=4), tmp_path / "plan.json"
+    assert plan.bound is not None
+    assert plan.bound > 4 * 20 + 20
+    plan.to_json(str(path))
+    for prove in (False, True):
+        checked = check_plan(read_plan(path), path, prove=prove)
+        assert not {"false", "differs"} & {str(claim.verdict) for claim in checked.claims}
+
+
 def test_plans_with_phases_refuse_them_by_name() -> None:
     with pytest.raises(InputError) as caught:
         sp.plan_model(recomputing(recompute="full"), remote="gc200")
