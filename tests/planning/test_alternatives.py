@@ -53,8 +53,7 @@ def test_what_no_choice_has_refutes_nothing(tmp_path: Path) -> None:
     assert plan.bound > 4 * 20 + 20
     plan.to_json(str(path))
     for prove in (False, True):
-        checked = check_plan(read_plan(path), path, prove=prove)
-        assert not {"false", "differs"} & {str(claim.verdict) for claim in checked.claims}
+        assert not check_plan(read_plan(path), path, prove=prove).violations
 
 
 def test_plans_with_phases_refuse_them_by_name() -> None:
