@@ -147,11 +147,15 @@ def _whole(
     }
     whole = plan.whole(shown)
     levels = plan if plan.levels else None
-    case = Case(document, whole, levels, (), plan.objective, False)  # type: ignore[arg-type]
+    of = plan.schedule if whole is None and levels is not None else whole
+    case = Case(document, of, levels, (), plan.objective, False)  # type: ignore[arg-type]
     if plan.bound is None and plan.status is not Status.INFEASIBLE:
         return case
     if whole is None:
-        case.finding = Finding(False, False, None, "the document does not say of which model")
+        unknown = (
+            "the document does not say of which model" if levels is None else "no rule knows it"
+        )
+        case.finding = Finding(False, False, None, unknown)
         return case
     proof = str(document.get("proof"))
     case.finding = verify(

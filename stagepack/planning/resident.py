@@ -105,7 +105,7 @@ class Resident(Tries):
                 # A partition's least is not the least step: more freedom may lead elsewhere.
                 if whole.free_order:
                     self._try(whole, first, whole.replace(free_order=False))
-                if whole.fewer_stages and whole.k <= whole.n:
+                if whole.fewer_stages and len(whole.stage_devices) <= whole.n:
                     self._try(whole, first, whole.replace(fewer_stages=False))
         if stages is not None and self.best is not known:
             left = max(left, self._rest(stages, least, bound))
@@ -115,8 +115,10 @@ class Resident(Tries):
         return bound, source, ""
 
     def _stages(self) -> StepStages | None:
-        """Return what bounds a step of all stages, whatever is chosen; None for long chains."""
-        if not affordable(self.model):
+        """Return what bounds a step of all stages, whatever is chosen; None for long chains, or
+        several stages a device.
+        """
+        if self.model.placed or not affordable(self.model):
             return None
         limit = self.limits["time_limit"]
         ends = {} if limit is None else {"ends": clock() + limit}
@@ -178,7 +180,9 @@ class Resident(Tries):
     def _bound(self, least: Result[PipelineSolution]) -> tuple[int, str]:
         """Return a bound on every plan: work on a chain, or the least bottleneck within memory."""
         model = choices.least(self.model)
-        bound, source = step_bound(model, self.microbatches, split=self.split), "work in order"
+        bound, source = 0, "work in order"
+        if not model.placed:  # no device waits until others had a microbatch, otherwise
+            bound = step_bound(model, self.microbatches, split=self.split)
         if least.bound is not None:
             # Rounded up on its device, no stage takes less.
             each = least.bound * (1 - 1e-9) + waiting(self.model)
@@ -193,7 +197,7 @@ class Resident(Tries):
 
     def _in_flight(self) -> Iterator[int]:
         """Yield the numbers of microbatches in flight for which partitions are made, falling."""
-        most = min(self.microbatches, self.model.k)
+        most = min(self.microbatches, len(self.model.stage_devices))
         stashing = self.model.stash.any() or any(
             one.stash.any() for one in self.model.alternatives.values()
         )
@@ -238,7 +242,7 @@ class Resident(Tries):
         in_flight = partition.microbatches
         given = Structure(cut, {}, self.microbatches, split=self.split)
         chain, stages = given.chain, cut.result.solution.stages
-        full = self._too_full(chain, stages)
+        full = [] if chain.placed else self._too_full(chain, stages)
         if full:
             self.note(in_flight, lent, Status.INFEASIBLE, "inputs of microbatches do not fit")
             return Outcome(full, NEVER)
@@ -258,7 +262,8 @@ class Resident(Tries):
             return Outcome([], NEVER if timed.status is Status.INFEASIBLE else least)
         levels = [cut, Level("schedule", schedule, timed)]
         flying = [device.peak_memory for device in measure(schedule, timed.solution).devices]
-        for at, (stage, nbytes) in enumerate(zip(stages, flying, strict=True)):
+        kept = [] if chain.placed else zip(stages, flying, strict=True)
+        for at, (stage, nbytes) in enumerate(kept):
             packing = stage_packing(chain, stage, nbytes)
             if packing is None:
                 continue

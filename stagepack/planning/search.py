@@ -176,11 +176,11 @@ def unshown(
     if many < 1:
         raise InputError(f"{many}", field="microbatches", remedy="give at least one")
     inner = remote is not None or isinstance(given, _Network)
-    if inner and isinstance(chain, PipelinePartition) and chain.alternatives:
+    if inner and isinstance(chain, PipelinePartition) and (chain.alternatives or chain.placed):
         raise InputError(
-            "what runs in phases or groups has the layers' own figures",
-            field="alternatives",
-            remedy="leave them out, or plan stages that stay on their devices",
+            "phases and groups are of one stage a device, with the layers' own figures",
+            field="alternatives" if chain.alternatives else "placement",
+            remedy="leave it out, or plan stages that stay on their devices",
         )
     if remote is not None and isinstance(given, _Network):
         raise InputError(
