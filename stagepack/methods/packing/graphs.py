@@ -12,9 +12,12 @@ from stagepack.evidence import witness
 from stagepack.heuristics import effort
 from stagepack.heuristics.packing import constructive
 from stagepack.heuristics.packing.bounds import LISTED
+from stagepack.heuristics.packing.constructive.conflicts_kernels import Graph
 from stagepack.heuristics.packing.constructive.rules import RULES
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
+from stagepack.instances.packing.intervals import explained
+from stagepack.instances.packing.intervals_kernels import Rows
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
 from stagepack.methods.packing.attempt import PackingProgress, examined, note_over
@@ -105,6 +108,8 @@ def place(name: str, instance: LmemPacking, progress: PackingProgress, settings:
     if offsets is None:
         return False
     peak = run.offer(offsets, name if name == WITHOUT else "first fit")
+    if name != WITHOUT and _in_time(instance, graph, progress, tuning=tuning):
+        return progress.keep_going()
     weight, members = constructive.conflicts.heavy_clique(
         graph, around, progress.keep_going, tuning=tuning
     )
@@ -133,6 +138,20 @@ def place(name: str, instance: LmemPacking, progress: PackingProgress, settings:
     if progress.stop_reason() is Termination.TIME_LIMIT and name in RULES:
         progress.reason = f"{name} did not end in time; first fit by other orders has run instead"
     return progress.keep_going()
+
+
+def _in_time(
+    instance: LmemPacking, graph: Graph, progress: PackingProgress, *, tuning: PackingTuning
+) -> bool:
+    """Whether lifetimes are found that explain the conflicts, where there is time to look."""
+    assert instance.conflicts is not None
+    seconds = tuning.graphs.explained * tuning.prices.scattered(instance.n) * len(graph.other)
+    if not (instance.size > 0).all() or seconds > tuning.graphs.explaining * progress.remaining:
+        return False
+    rows = Rows(graph.ptr, graph.other)
+    found = explained(instance, instance.conflicts, progress.keep_going, rows)
+    effort.spend(seconds if found is not None else 0)
+    return found is not None
 
 
 def place_as_listed(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:

@@ -24,6 +24,7 @@ from stagepack.heuristics.packing.constructive.conflicts_kernels import Cliques,
 from stagepack.heuristics.packing.constructive.stack import pile
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking
+from stagepack.instances.packing.intervals import neighbours
 from stagepack.instances.profile import Array
 
 KeepGoing = Callable[[], bool]
@@ -44,21 +45,10 @@ def rows(instance: LmemPacking, keep_going: KeepGoing, *, tuning: PackingTuning 
 
     `keep_going` is asked several times a second, and not heeded: a placement needs them.
     """
-    pairs = instance.conflicts
-    assert pairs is not None
-    n, m = instance.n, len(pairs)
-    # Each pair enters the rows of both.
-    ptr, other = np.zeros(n + 2, dtype=np.int64), np.empty(2 * m, dtype=np.int32)
-    for begin in range(0, m, tuning.conflicts.budget):
-        keep_going()
-        kernels.count_neighbours(pairs, begin, min(m, begin + tuning.conflicts.budget), ptr)
-    np.cumsum(ptr, out=ptr)
-    for begin in range(0, m, tuning.conflicts.budget):
-        keep_going()
-        effort.spend(tuning.conflicts.entered * 2 * min(tuning.conflicts.budget, m - begin))
-        kernels.enter_neighbours(pairs, begin, min(m, begin + tuning.conflicts.budget), ptr, other)
-    size, alignment = np.array(instance.size), np.array(instance.alignment)
-    return Graph(ptr[:-1].copy(), other, size, alignment)
+    assert instance.conflicts is not None
+    effort.spend(tuning.conflicts.entered * 2 * len(instance.conflicts))
+    found = neighbours(instance.conflicts, instance.n, keep_going)
+    return Graph(*found, np.array(instance.size), np.array(instance.alignment))
 
 
 def weigh(

@@ -40,35 +40,6 @@ class Cliques(NamedTuple):
 
 
 @compiled
-def count_neighbours(pairs: Array, begin: int, end: int, ptr: Array) -> None:
-    """Count the neighbours of each buffer i in ptr[i + 2], of pairs from `begin` up to `end`.
-
-    `pairs`, int64 (m, 2), say who conflicts with whom; `ptr`, int64 (n + 2,), changes.
-    """
-    for e in range(begin, end):
-        # Two places on: after the sums ptr[i + 1] is where row i begins, and moves to its end as
-        # rows are filled.
-        ptr[pairs[e, 0] + 2] += 1
-        ptr[pairs[e, 1] + 2] += 1
-
-
-@compiled
-def enter_neighbours(pairs: Array, begin: int, end: int, ptr: Array, other: Array) -> None:
-    """Enter the pairs from `begin` up to `end` into the rows of both.
-
-    The row of i is filled up to ptr[i + 1].  `pairs` and `ptr` are as for :func:`count_neighbours`;
-    `other`, int32 (2 m,), is written: rows are as long as that counted, given the same pairs.
-    """
-    for e in range(begin, end):
-        i, j = pairs[e, 0], pairs[e, 1]
-        # Both rows in one pass, in the order of the list.
-        other[ptr[i + 1]] = j
-        ptr[i + 1] += 1
-        other[ptr[j + 1]] = i
-        ptr[j + 1] += 1
-
-
-@compiled
 def weigh(graph: Graph, begin: int, around: Array, most: int) -> int:
     """Enter the size of all neighbours of each buffer from `begin` on; return the next one.
 
