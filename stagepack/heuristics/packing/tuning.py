@@ -299,6 +299,9 @@ class GraphTuning(Tuning):
     explaining: float = 0.7
     """Part of the time that is left which looking for lifetimes may take."""
 
+    bounding: float = 0.15
+    """Part of the time that is left in which a heavy clique is sought; by trial."""
+
     share: float = 0.5
     """Part of the time that covering leaves in which placements are lowered first; by trial."""
 

@@ -110,9 +110,8 @@ def place(name: str, instance: LmemPacking, progress: PackingProgress, settings:
     peak = run.offer(offsets, name if name == WITHOUT else "first fit")
     if name != WITHOUT and _in_time(instance, graph, progress, tuning=tuning):
         return progress.keep_going()
-    weight, members = constructive.conflicts.heavy_clique(
-        graph, around, progress.keep_going, tuning=tuning
-    )
+    until = _for_a_while(progress, tuning.graphs.bounding * progress.remaining)
+    weight, members = constructive.conflicts.heavy_clique(graph, around, until, tuning=tuning)
     why = witness("clique", members=members.tolist())
     progress.raise_bound(weight, "clique of conflicts", why)
     if instance.ceiling is not None and instance.objective is Objective.FIT:
@@ -130,7 +129,7 @@ def place(name: str, instance: LmemPacking, progress: PackingProgress, settings:
     other = constructive.conflicts.first_fit(graph, by_conflicts, until, tuning=tuning)
     if other is not None and run.offer(other, "first fit by conflicts") < peak:
         order, offsets = by_conflicts, other
-    lowered = constructive.conflicts.placements(graph, order, offsets, until, tuning=tuning)
+    lowered = constructive.conflicts.placements(graph, order, offsets, around, until, tuning=tuning)
     for found, source in itertools.islice(
         lowered, tuning.graphs.sweeps if later == math.inf else None
     ):
