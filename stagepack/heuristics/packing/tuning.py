@@ -300,7 +300,7 @@ class GraphTuning(Tuning):
     """Part of the time that is left which looking for lifetimes may take."""
 
     bounding: float = 0.15
-    """Part of the time that is left in which a heavy clique is sought; by trial."""
+    """Part of the time that is left in which cliques are peeled out of neighbours; by trial."""
 
     share: float = 0.5
     """Part of the time that covering leaves in which placements are lowered first; by trial."""

@@ -83,7 +83,8 @@ def place(name: str, instance: LmemPacking, progress: PackingProgress, settings:
     Returns
     -------
     bool
-        Whether there is a reason and the time to cover the conflicts by cliques and go on.
+        Whether there is a reason and the time to go on, by lifetimes that explain the conflicts or
+        by a cover.
     """
     tuning = settings.tuned(TUNING)
     m = 0 if instance.conflicts is None else len(instance.conflicts)
@@ -110,8 +111,10 @@ def place(name: str, instance: LmemPacking, progress: PackingProgress, settings:
     peak = run.offer(offsets, name if name == WITHOUT else "first fit")
     if name != WITHOUT and _in_time(instance, graph, progress, tuning=tuning):
         return progress.keep_going()
-    until = _for_a_while(progress, tuning.graphs.bounding * progress.remaining)
-    weight, members = constructive.conflicts.heavy_clique(graph, around, until, tuning=tuning)
+    seconds = tuning.graphs.bounding * progress.remaining
+    weight, members = constructive.conflicts.heavy_clique(
+        graph, around, progress.keep_going, seconds, tuning=tuning
+    )
     why = witness("clique", members=members.tolist())
     progress.raise_bound(weight, "clique of conflicts", why)
     if instance.ceiling is not None and instance.objective is Objective.FIT:

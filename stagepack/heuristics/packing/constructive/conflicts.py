@@ -15,6 +15,7 @@ greedy; Joslin and Clements 1999, squeaky wheels.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -178,12 +179,18 @@ def _ends(graph: Graph, members: Array) -> int:
 
 
 def heavy_clique(
-    graph: Graph, around: Array, keep_going: KeepGoing, *, tuning: PackingTuning = TUNING
+    graph: Graph,
+    around: Array,
+    keep_going: KeepGoing,
+    seconds: float = math.inf,
+    *,
+    tuning: PackingTuning = TUNING,
 ) -> tuple[int, Array]:
     """Return the weight and the members of the heaviest clique of many.
 
     They grow greedily, by size, then by who is met, for so long; O(m) in all.  Then those who miss
-    most of the others are taken from the neighbours of buffers that hold much for their number.
+    most of the others are taken from the neighbours of buffers that hold much for their number, for
+    at most so many `seconds`.
     `around`, int64 (n,), is the size of all neighbours of each buffer.  Once `keep_going` says no,
     the heaviest so far is returned.
     """
@@ -198,7 +205,7 @@ def heavy_clique(
     for key in (graph.size, around, None):
         at, left = 0, tuning.conflicts.clique_passes * len(graph.other)
         if key is None:
-            left = tuning.conflicts.peeled
+            left = int(min(tuning.conflicts.peeled, seconds / each))
         while at < n and left > 0 and keep_going():
             now = min(left, budget)
             if key is None:
