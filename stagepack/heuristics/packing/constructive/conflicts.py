@@ -249,7 +249,7 @@ def placements(
         if (found + size).max() <= (lowest + size).max():
             lowest = found
 
-    for key in (size.astype(float) * np.diff(graph.ptr), around, size):
+    for key in (size.astype(float) * np.diff(graph.ptr), around):
         dived = dive(graph, np.argsort(-key, kind="stable"), keep_going, tuning=tuning)
         if dived is None:
             return
