@@ -125,7 +125,7 @@ class ConflictTuning(Tuning):
     clique_passes: int = 2
     """Times that all neighbours are looked at in search of a heavy clique by one key; by trial."""
 
-    peeled: int = 30_000_000
+    peeled: int = 60_000_000
     """Steps of taking away neighbours until a clique is left; by trial."""
 
     widest: int = 2_000_000
