@@ -16,12 +16,7 @@ def standing(status: str, objective: Number | None, instance: Instance | None) -
 
     What is proved beyond the question keeps its name.
 
-    Parameters
-    ----------
-    status : str
-    objective : number or None
-    instance : instance
-        Its `goal`, if it has one, is the question.
+    `instance`: its `goal`, if it has one, is the question.
     """
     goal = getattr(instance, "goal", None)
     answered = goal is not None and objective is not None and objective <= goal

@@ -29,13 +29,7 @@ def write_figure(
 ) -> None:
     """Write the picture of one solution as a self-contained page.
 
-    Parameters
-    ----------
-    instance : instance
-    solution : solution or Result
-    path : str or Path
-    scale : str, optional
-        One of the view's `scales`; the usual one when absent.
+    `scale`: one of the view's `scales`; the usual one when absent.
 
     Raises
     ------
@@ -57,15 +51,8 @@ def write_figure(
 def page(template: str, title: str, figures: Mapping[str, object], **given: object) -> str:
     """Return a whole page, with everything that its figures need.
 
-    Parameters
-    ----------
-    template : str
-        One that extends ``report/templates/page.html``.
-    title : str
-    figures : mapping
-        By the ids of their elements.
-    given : anything
-        What else the template is about.
+    `template`: one that extends ``report/templates/page.html``; `figures`: by the ids of their
+    elements; `given`: what else the template is about.
 
     Raises
     ------

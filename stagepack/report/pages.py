@@ -80,13 +80,8 @@ def report(found: object, path: str | Path) -> Path:
 def chapter(given: object, anchor: str, figures: JsonObject) -> Chapter:
     """Return what a page says of a thing; its figures go to `figures`.
 
-    Parameters
-    ----------
-    given : object
-    anchor : str
-        How the names of its elements begin.
-    figures : dict
-        Figures of the page by the names of their elements.
+    `anchor`: how the names of its elements begin; `figures`: figures of the page by the names of
+    their elements.
 
     Raises
     ------
@@ -114,12 +109,7 @@ def _result(given: Result[Solution], anchor: str, figures: JsonObject) -> Chapte
 def with_pictures(title: str, given: object, pictures: Mapping[str, Callable[[], Axes]]) -> Chapter:
     """Return the chapter of an object: its first lines, pictures of matplotlib, then its tables.
 
-    Parameters
-    ----------
-    title : str
-    given : object
-    pictures : mapping of str to callable
-        What each picture shows, and the function that draws it.
+    `pictures`: what each picture shows, and the function that draws it.
     """
     first, *others = (fragment(content) for content in contents(given, whole=True))
     drawn = [(name, picture(draw())) for name, draw in pictures.items()]
@@ -159,14 +149,9 @@ def answers(
 ) -> str:
     """Return answers one below the other: the levels of a plan, or a single one.
 
-    Parameters
-    ----------
-    given : iterable of (str, instance, Result)
-        Their names, and what is shown of each.
-    anchor, figures
-        As for :func:`chapter`.
-    microbatches : int, optional
-        Those of the step that all are about: partitions of a plan count those in flight.
+    `given`: their names, and what is shown of each; `anchor`, `figures`: as for :func:`chapter`;
+    `microbatches`: those of the step that all are about: partitions of a plan count those in
+    flight.
     """
     levels = [
         _answer(name, instance, result, f"{anchor}level{at}", figures, microbatches)

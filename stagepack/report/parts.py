@@ -46,15 +46,8 @@ def choose(
 ) -> tuple[str, int]:
     """Return the element in which people choose a solution, and the first choice: the best.
 
-    Parameters
-    ----------
-    what : str
-        Its label.
-    found : sequence of (str, Result)
-        Names of methods, and what they found.
-    best : Result or None
-    worth : callable
-        Text for an objective value.
+    `what`: its label; `found`: names of methods, and what they found; `worth`: text for an
+    objective value.
     """
     start = next(
         (i for i, (_, result) in enumerate(found) if best and result.solution == best.solution), 0

@@ -302,13 +302,8 @@ def _plain(
 ) -> Table:
     """Return an empty table of words without lines.
 
-    Parameters
-    ----------
-    columns : iterable of str
-    header : bool
-        Whether it has a line of names.
-    wrap : container of str
-        Columns that may become narrower than what is in them.
+    `header`: whether it has a line of names; `wrap`: columns that may become narrower than what is
+    in them.
     """
     table = _empty(header)
     for column in columns:

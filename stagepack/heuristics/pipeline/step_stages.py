@@ -105,14 +105,8 @@ def least_step(
 ) -> int:
     """Return the best bound known on the cycles of a step, of any partition and any schedule.
 
-    Parameters
-    ----------
-    microbatches : int
-        Of a step.
-    split : bool
-        Whether the backward pass is split into B and W.
-    ends : float
-        The :func:`~stagepack.progress.clock` at which it is enough.
+    A step has so many `microbatches`; `split`: the backward pass is split into B and W.  At a
+    :func:`~stagepack.progress.clock` of `ends` it is enough.
     """
     stages = StepStages(instance, microbatches, split, ends) if affordable(instance) else None
     found = None if stages is None else stages.least()
@@ -427,12 +421,8 @@ class StepStages:
 
         Of devices that are alike those unused come last.
 
-        Parameters
-        ----------
-        limit : int
-            Cycles of a step.
-        most : int
-            As many of them; where there are more, those below a lower limit.
+        Their steps take less than `limit` cycles.  Where there are more than `most`, those below a
+        lower limit are returned.
 
         Returns
         -------
@@ -505,14 +495,7 @@ def _told_apart(
 ) -> tuple[list[Turn], dict[tuple[int, int], int]]:
     """Return turns between states that tell the links of the device used last.
 
-    Parameters
-    ----------
-    turns : list of Turn
-        By source.
-    link_of : dict
-        Kind to the number of its links.
-    links : int
-        How many there are.
+    `turns` are by source; `link_of` is the number of the links of a kind, of `links` in all.
 
     Returns
     -------
@@ -552,12 +535,7 @@ def _any_order(counts: list[int]) -> list[Turn]:
 def ranges(cycles: Array, speed: float) -> Array:
     """Return the cycles of all ranges of layers, rounded up on a device of a speed.
 
-    Parameters
-    ----------
-    cycles : ndarray, shape (n,)
-        Of each layer, on a device of speed 1.
-    speed : float
-        Of the device.
+    `cycles`, (n,), are those of layers on a device of speed 1.
 
     Returns
     -------

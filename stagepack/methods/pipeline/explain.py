@@ -38,10 +38,8 @@ def conclude_infeasible(
 ) -> None:
     """Report that no partition fits, and why.
 
-    Parameters
-    ----------
-    engine : str
-        Who says so, where that is an engine with tolerances: then a partition is looked for first.
+    `engine`: who says so, where that is an engine with tolerances: then a partition is looked for
+    first.
 
     Raises
     ------

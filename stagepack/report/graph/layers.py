@@ -78,10 +78,7 @@ class Layered(NamedTuple):
     def crossing(self, device: Array) -> Array:
         """Return for each piece whether what runs there is read on another device.
 
-        Parameters
-        ----------
-        device : ndarray of int64, shape (nodes,)
-            Of each node.
+        `device`, int64 (nodes,), is that of each node.
         """
         last = np.full(len(device), -1)
         ends = self.reader >= 0
@@ -92,12 +89,7 @@ class Layered(NamedTuple):
     def lines(self, pieces: Array, steps: int) -> Array:
         """Return lines along pieces, shape (lines, steps + 1, 2); two stubs from row to row.
 
-        Parameters
-        ----------
-        pieces : ndarray of int64
-            Their numbers.
-        steps : int
-            Of each line.
+        `pieces`, int64, are numbers of pieces.
         """
         a, b = self.begin[pieces], self.end[pieces]
         same = self.row[a] == self.row[b]
@@ -118,10 +110,7 @@ class Layered(NamedTuple):
 def layered(instance: GraphPartition, width: float, height: float) -> Layered:
     """Return the drawing of a graph that fills a page of some size best.
 
-    Parameters
-    ----------
-    width, height : float
-        Of the page, in any unit.
+    `width` and `height` are in any unit.
     """
     edges, backward = np.unique(instance.edges, axis=0), instance.backward
     layer = _layers(edges, backward, backward)

@@ -124,13 +124,7 @@ def stage_colour(stage: int) -> str:
 
 
 def partition_drawing(instance: GraphPartition, solution: GraphSolution) -> PartitionDrawing:
-    """Return the numbers of a partition.
-
-    Parameters
-    ----------
-    solution : GraphSolution
-        Its partition.
-    """
+    """Return the numbers of a partition."""
     order = stage_order(instance, solution)
     stage_of = np.empty(instance.devices, dtype=np.int64)
     stage_of[order] = np.arange(len(order))
@@ -169,12 +163,7 @@ def diameters(instance: GraphPartition) -> Array:
 def arc(flow: Flow, steps: int = 40) -> tuple[list[float], list[float]]:
     """Return points along the arc of a flow, above the stages, or below where it leads back.
 
-    Parameters
-    ----------
-    flow : Flow
-        Between stages.
-    steps : int
-        One fewer than points.
+    Points are `steps` + 1.
     """
     angle = np.linspace(np.pi, 0, steps + 1)
     middle, half = (flow.source + flow.target) / 2, (flow.target - flow.source) / 2
@@ -199,12 +188,7 @@ def unit(instance: GraphPartition) -> str:
 def amount(traffic: Number, unit: str = "") -> str:
     """Return traffic as it is written along an arc: bytes as memory is, other units in thousands.
 
-    Parameters
-    ----------
-    traffic : int or float
-        In `unit`.
-    unit : str
-        As :attr:`.GraphData.traffic_unit`.
+    `unit` is a :attr:`.GraphData.traffic_unit`.
     """
     if unit == "bytes":
         return as_text.quantity(round(traffic))

@@ -111,11 +111,7 @@ class Arc(NamedTuple):
     ) -> tuple[list[float], list[float]]:
         """Return the arc as points.
 
-        Parameters
-        ----------
-        top, depth : float
-            It goes from `top` down, the longest of all by `depth`.
-        longest, steps : int
+        It goes from `top` down, the `longest` of all by `depth`.
         """
         turn = [step * math.pi / steps for step in range(steps + 1)]
         middle, half = (self.left + self.right + 1) / 2, (self.right - self.left) / 2
