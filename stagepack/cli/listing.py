@@ -164,7 +164,7 @@ def convert(
 
 
 def write_instance(problem: Problem, target: Path, to: str | None, as_json: bool) -> None:
-    """Write an instance and say so; to stdout where that fails.
+    """Write an instance to the `target` and say so, `as_json` or not; to stdout where that fails.
 
     `to` is the format, where it is not that of the target's ending.
     """

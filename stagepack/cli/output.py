@@ -171,7 +171,7 @@ class Form:
 
 
 def require_exportable(problem: Instance, path: Path, form: Form, *, planned: bool = False) -> None:
-    """Refuse a file that this kind of problem is not exported to, before anything is solved.
+    """Refuse a file that this kind of `problem` is not exported to, before anything is solved.
 
     `planned`: the stages written are those of a plan, perhaps on fewer devices.
 
@@ -225,7 +225,7 @@ def require_exportable(problem: Instance, path: Path, form: Form, *, planned: bo
 
 
 def export_solution(problem: Instance, solution: Solution, path: Path, form: Form) -> None:
-    """Write a solution for other tools, checked by :func:`require_exportable`."""
+    """Write a solution of a `problem` for other tools, checked by :func:`require_exportable`."""
     from stagepack.formats import solutions
 
     known = PROBLEMS[problem.kind]

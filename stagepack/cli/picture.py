@@ -50,9 +50,9 @@ def require_pages(option: str = "--html") -> None:
 def draw(
     problem: Instance, answer: Solution | Result[Solution], path: Path, scale: str | None = None
 ) -> None:
-    """Write the picture of a solution: .html is interactive, all others are drawn by matplotlib.
+    """Write the picture of an `answer` to a `problem`: .html is interactive, others static.
 
-    `scale`: one of the view's `scales`.
+    `scale` is one of the view's `scales`.
 
     Raises
     ------

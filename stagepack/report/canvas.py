@@ -110,7 +110,7 @@ def quiet(ax: Axes, grid: str) -> None:
 
 
 def limit_line(ax: Axes, height: float, label: str) -> None:
-    """Draw a limit across the axes, its name above the left end.
+    """Draw a limit across the axes, its `label` above the left end.
 
     The `height` is in units of the axes' data.
     """
@@ -145,9 +145,8 @@ def time_axis(ax: Axes) -> None:
 def heading(ax: Axes, name: str, words: str, **place: object) -> None:
     """Write ``name — words`` above `ax`; a name that is too wide for the axes loses its middle.
 
-    A legend above the right end of the axes keeps its room.
-
-    `place` is as for ``ax.set_title``: ``y``, ``pad``.
+    `words` say what is shown of the instance of this `name`.  A legend above the right end of the
+    axes keeps its room.  `place` is as for ``ax.set_title``: ``y``, ``pad``.
     """
     room = ax.get_window_extent().width
     legend = ax.get_legend()

@@ -27,9 +27,9 @@ def write_figure(
     path: str | Path,
     scale: str | None = None,
 ) -> None:
-    """Write the picture of one solution as a self-contained page.
+    """Write the picture of one `solution` as a self-contained page.
 
-    `scale`: one of the view's `scales`; the usual one when absent.
+    `scale` is one of the view's `scales`; the usual one when absent.
 
     Raises
     ------
@@ -49,10 +49,10 @@ def write_figure(
 
 
 def page(template: str, title: str, figures: Mapping[str, object], **given: object) -> str:
-    """Return a whole page, with everything that its figures need.
+    """Return a whole page with this `title`, and everything that its figures need.
 
-    `template`: one that extends ``report/templates/page.html``; `figures`: by the ids of their
-    elements; `given`: what else the template is about.
+    The `template` extends ``report/templates/page.html``; `figures` are by the ids of their
+    elements, `given` is what else the template is about.
 
     Raises
     ------

@@ -161,8 +161,7 @@ def trace(
 def trace_figure(results: object, unit: str = "") -> Figure:
     """Return incumbents (solid) and bounds (dashed) of all runs over time, with a log switch.
 
-    `results`: the runs; the keys of a mapping are their labels; `unit`: what objectives are counted
-    in.
+    Keys of a mapping of `results` are their labels; `unit` is what objectives are counted in.
     """
     go = graph_objects()
     lines = []

@@ -302,8 +302,7 @@ def _plain(
 ) -> Table:
     """Return an empty table of words without lines.
 
-    `header`: whether it has a line of names; `wrap`: columns that may become narrower than what is
-    in them.
+    `header`: it has a line of names; columns of `wrap` may become narrower than what is in them.
     """
     table = _empty(header)
     for column in columns:

@@ -21,7 +21,7 @@ PARTS = "report/templates/parts.html"
 def render(template: str, **given: object) -> Markup:
     """Return a template, filled in.
 
-    `template`: its file, relative to the package; `given`: what the template calls by these names.
+    `template` is a file, relative to the package; `given` is what it calls by these names.
 
     Raises
     ------

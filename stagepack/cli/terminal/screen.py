@@ -51,7 +51,7 @@ def print_parts(parts: Iterable[RenderableType], *, outputs: Iterable[Path | Non
     They go to stdout, but to stderr (where ``-q`` drops them) if one of `outputs` is stdout: what
     a pipe takes is the document alone.
 
-    `outputs`: what the command writes.
+    The command writes `outputs`.
     """
     aside = any(output is not None and files.is_stdout(output) for output in outputs)
     if aside and LOG.getEffectiveLevel() > logging.INFO:
@@ -260,7 +260,7 @@ class Solving(_Live):
     def incumbent(self, solution: object, objective: Number, bound: Number | None) -> None:
         """Take an incumbent, as `on_incumbent` of :func:`stagepack.solve` has it.
 
-        A `bound` of None is nothing new.
+        That is, a `solution` and its `objective`; a `bound` of None is nothing new.
         """
         self._objective, self._bound = objective, bound if bound is not None else self._bound
 

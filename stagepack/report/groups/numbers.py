@@ -109,10 +109,7 @@ class Arc(NamedTuple):
     def points(
         self, top: float, depth: float, longest: int, steps: int
     ) -> tuple[list[float], list[float]]:
-        """Return the arc as points.
-
-        It goes from `top` down, the `longest` of all by `depth`.
-        """
+        """Return the arc in so many `steps`, from `top` down, the `longest` of all by `depth`."""
         turn = [step * math.pi / steps for step in range(steps + 1)]
         middle, half = (self.left + self.right + 1) / 2, (self.right - self.left) / 2
         deep = depth * (2 * half / longest) ** 0.5

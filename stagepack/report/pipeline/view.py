@@ -276,8 +276,8 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
     ) -> Section:
         """Return the map of all solutions and, for a choice of them, the bars and the stages.
 
-        `solved`: by method; `best`: the best of all methods, where there are several; `anchor`:
-        begins the ids of all elements.
+        `solved` are results by method, `best` is the best of all; `anchor` begins the ids of all
+        elements.
         """
         drawn: JsonObject = {}
         stage_map = panel(f"{anchor}-map", figures.stage_map(instance, solved), drawn)
