@@ -20,20 +20,11 @@ LONGEST = 32  # and those of a label in a legend
 
 
 class Drawn(NamedTuple):
-    """What the function of a kind that draws a solution returns.
+    """What the function of a kind that draws a solution returns."""
 
-    Attributes
-    ----------
-    ax : matplotlib Axes
-        The axes on which it is drawn.
-    words : str
-        What is shown, for the title.
-    place : mapping
-        Where the title stands, as for ``ax.set_title``: ``y``, ``pad``.
-    """
-
-    ax: Axes
-    words: str
+    ax: Axes  # the axes on which it is drawn
+    words: str  # what is shown, for the title
+    # Where the title stands, as for ``ax.set_title``: ``y``, ``pad``.
     place: Mapping[str, object] = MappingProxyType({})
 
 

@@ -29,13 +29,7 @@ KNOWN = "results, plans, tunings, fronts, explanations, comparisons, stores of r
 
 
 class Chapter(NamedTuple):
-    """What a page says of one thing.
-
-    Attributes
-    ----------
-    title : str
-    html : str
-    """
+    """What a page says of one thing."""
 
     title: str
     html: str

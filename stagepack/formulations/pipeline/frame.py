@@ -220,17 +220,10 @@ def ends_after(cuts: Array, ends: Array, places: Array) -> Array:
 
 @dataclass(frozen=True)
 class Slot:
-    """One place in the pipeline: who may run it, and whether it may stay empty.
+    """One place in the pipeline: who may run it, and whether it may stay empty."""
 
-    Attributes
-    ----------
-    options : tuple of (device class, stashes)
-        What may run here.
-    idle : str
-        Where it may be empty: ``""`` nowhere, ``"start"`` at cut 0 only, ``"any"`` anywhere.
-    """
-
-    options: tuple[tuple[int, int], ...]
+    options: tuple[tuple[int, int], ...]  # what may run here
+    # Where it may be empty: ``""`` nowhere, ``"start"`` at cut 0 only, ``"any"`` anywhere.
     idle: str = ""
 
 

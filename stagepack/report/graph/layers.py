@@ -30,48 +30,31 @@ BETTER = 1.12  # by which nodes grow where there is a further row
 
 
 class Pieces(NamedTuple):
-    """Pieces of lines along which tensors run; all are arrays of int64.
+    """Pieces of lines along which tensors run; all are arrays of int64."""
 
-    Attributes
-    ----------
-    begin, end : ndarray
-        Points that each piece joins.
-    writer, reader : ndarray
-        Node that writes what runs there; the one that reads it, -1 for what runs further.
-    passed : ndarray
-        Bends between the writer and the piece.
-    """
-
+    # Points that each piece joins.
     begin: Array
     end: Array
+    # Node that writes what runs there; the one that reads it, -1 for what runs further.
     writer: Array
     reader: Array
-    passed: Array
+    passed: Array  # bends between the writer and the piece
 
 
 class Layered(NamedTuple):
-    """Points of a drawing, nodes first, then bends; and pieces of lines between them.
+    """Points of a drawing, nodes first, then bends; and pieces of lines between them."""
 
-    Attributes
-    ----------
-    x, y : ndarray, shape (points,)
-        Columns from 0 within a row; heights, 1 for a node, growing downwards.
-    row : ndarray of int64, shape (points,)
-        Where layers are broken as lines of text are: the row of each point.
-    begin, end, writer, reader, passed : ndarray of int64
-        As in :class:`Pieces`.
-    columns, height : int, float
-        Size of the whole.
-    """
-
+    # (points,): columns from 0 within a row; heights, 1 for a node, growing downwards.
     x: Array
     y: Array
-    row: Array
+    row: Array  # (points,): where layers are broken as lines of text are: the row of each point
+    # As in :class:`Pieces`.
     begin: Array
     end: Array
     writer: Array
     reader: Array
     passed: Array
+    # Size of the whole.
     columns: int
     height: float
 

@@ -26,45 +26,21 @@ ALONE = (Objective.OVERLAP, Objective.REPLICATED)
 
 
 class Bar(NamedTuple):
-    """A bar of a stage: time, received, sent, on top of one another or side by side.
+    """A bar of a stage: time, received, sent, on top of one another or side by side."""
 
-    Attributes
-    ----------
-    stage : int
-        Its number.
-    name : str
-        Which pass, if there are bars for each; else "".
-    parts : tuple of float
-        Time, received, sent.
-    """
-
-    stage: int
-    name: str
-    parts: tuple[float, float, float]
+    stage: int  # its number
+    name: str  # which pass, if there are bars for each; else ""
+    parts: tuple[float, float, float]  # time, received, sent
 
 
 class PartitionDrawing(NamedTuple):
-    """A partition in numbers.
+    """A partition in numbers."""
 
-    Attributes
-    ----------
-    instance : GraphPartition
-        The graph and its devices.
-    stage : ndarray of int64, shape (nodes,)
-        Of each node.
-    loads : list of Load
-        By stage.
-    bars : list of Bar
-        What each device does.
-    flows : list of Flow
-        Between stages instead of devices.
-    """
-
-    instance: GraphPartition
-    stage: Array
-    loads: list[Load]
-    bars: list[Bar]
-    flows: list[Flow]
+    instance: GraphPartition  # the graph and its devices
+    stage: Array  # (nodes,): of each node
+    loads: list[Load]  # by stage
+    bars: list[Bar]  # what each device does
+    flows: list[Flow]  # between stages instead of devices
 
     @property
     def colours(self) -> list[str]:
