@@ -305,7 +305,12 @@ class _Enumeration:
         self.ceiling = ceiling
         self.starts = [self._unary(i) for i in range(instance.n)]
         self.forbidden = self._forbidden()
-        self.share = {pair for i, j in instance.in_place for pair in ((i, j), (j, i))}
+        self.share = {
+            pair
+            for i, j in instance.in_place
+            if (i, j) not in instance.apart and not {i, j} & set(instance.exclusive)
+            for pair in ((i, j), (j, i))
+        }
         self.above = self._distances()
         peaks = (Objective.PEAK, Objective.FIT)
         self.least = self._least_peak() if instance.objective in peaks else 0

@@ -203,7 +203,8 @@ class Frame:
         instance = self.instance
         bytes_at: dict[tuple[int, int], int] = {}
         for buffer in np.flatnonzero(instance.previous >= 0).tolist():
-            key = int(self.blocks.block[buffer]), int(instance.previous[buffer]) // self.unit
+            at = int(instance.previous[buffer] - self.blocks.shift[buffer])
+            key = int(self.blocks.block[buffer]), at // self.unit
             bytes_at[key] = bytes_at.get(key, 0) + int(instance.size[buffer])
         self.movable = sum(bytes_at.values())
         self.gain = math.gcd(*bytes_at.values())
@@ -406,7 +407,8 @@ class Frame:
     def solution(self, offsets: Array, memory: Array | None = None) -> PackingSolution:
         """Return the solution of offsets in units (and memories) of the blocks."""
         chosen = None if memory is None else memory[self.blocks.block]
-        return PackingSolution.of(self.instance, self.blocks.expand(offsets) * self.unit, chosen)
+        offsets = self.blocks.expand(offsets * self.unit)
+        return PackingSolution.of(self.instance, offsets, chosen)
 
     def settled(self, solution: PackingSolution) -> tuple[Array, Array | None]:
         """Return offsets in units (and memories) of the blocks, in the order models ask for.
@@ -417,7 +419,7 @@ class Frame:
         """
         leader = np.zeros(self.blocks.b, dtype=np.int64)
         leader[self.blocks.block] = np.arange(self.instance.n)
-        offsets = solution.offsets[leader] // self.unit
+        offsets = self.blocks.gathered(solution.offsets) // self.unit
         memory = None if solution.memory is None else solution.memory[leader]
         for i, places in enumerate(self.places):
             at = int(offsets[i])

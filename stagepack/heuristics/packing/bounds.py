@@ -17,6 +17,7 @@ from stagepack.evidence import Evidence, witness
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective
 from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.cover import conflicting
 from stagepack.instances.profile import Array
 
 
@@ -50,8 +51,8 @@ def heavy_clique(
     if instance.conflicts is None or blocks.sections == 1:  # the load is that of the one clique
         return 0, []
     keep_going()  # the normal form of many conflicts took its time
-    i, j = blocks.block[instance.conflicts.T]
-    least = np.minimum.reduceat(blocks.high, blocks.piece_ptr[:-1])
+    i, j = blocks.block[conflicting(instance).T]
+    least = np.minimum.reduceat(blocks.high - blocks.low, blocks.piece_ptr[:-1])
     around = least.copy()
     for one, other in ((i, j), (j, i)):
         keep_going()  # of millions every pass takes a while: others hear of it
@@ -179,7 +180,7 @@ def objective_bound(
 def of_section(instance: LmemPacking, blocks: Blocks, section: int) -> Evidence:
     """Return what shows how much the section of number `section` holds."""
     if instance.conflicts is None:
-        return witness("load", moment=int(blocks.time[section]))
+        return witness("load", moment=int(blocks.moment[section]))
     owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
     return _of_clique(blocks, owner[(blocks.first <= section) & (section < blocks.end)])
 
@@ -229,9 +230,11 @@ def _over(instance: LmemPacking, blocks: Blocks, ceiling: int) -> tuple[str, Evi
     if excess > 0:
         owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
         alive = owner[(blocks.first <= heaviest) & (heaviest < blocks.end)]
-        when = f"alive at time {blocks.time[heaviest]:,}"
+        when = f"alive at time {blocks.moment[heaviest]:,}"
         if instance.conflicts is not None:
             when = "that all conflict with one another"
+        elif heaviest >= blocks.timed:
+            when = "alive together or kept apart"
         why = (
             f"{_listed(instance, blocks, alive)} {when} hold {blocks.load[heaviest]:,} bytes, "
             f"{excess:,} more than {limit}; at least {load_bound(blocks):,} are needed"

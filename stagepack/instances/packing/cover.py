@@ -33,7 +33,7 @@ def covered(
     :func:`clique_cover`.
     """
     assert instance.conflicts is not None
-    n, pairs = instance.n, instance.conflicts
+    n, pairs = instance.n, conflicting(instance)
     apart = block[pairs[:, 0]] != block[pairs[:, 1]]
     apart &= (instance.size[pairs] > 0).all(axis=1)  # no bytes meet nothing
     pairs = pairs if apart.all() else pairs[apart]
@@ -43,6 +43,22 @@ def covered(
     keep_going()
     node, clique, count, short = clique_cover(low, high, instance.size, keep_going)
     return (node, clique), count, short
+
+
+def conflicting(instance: LmemPacking) -> Array:
+    """Return the pairs of a conflict graph with those kept apart, without those exempt, (k, 2)."""
+    pairs, n = instance.conflicts, instance.n
+    assert pairs is not None
+    if not (instance.apart or instance.exempt or instance.exclusive):
+        return pairs
+    few = [np.array(given, dtype=np.int64).reshape(-1, 2) for given in (instance.exempt, instance.apart)]
+    exempt, apart = (np.sort(given, axis=1) @ [n, 1] for given in few)
+    codes = np.setdiff1d(np.sort(pairs, axis=1) @ [n, 1], exempt)
+    alone = np.array(instance.exclusive, dtype=np.int64)
+    around = np.stack([np.repeat(alone, n), np.tile(np.arange(n), len(alone))], axis=1)
+    around = np.sort(around[around[:, 0] != around[:, 1]], axis=1) @ [n, 1]
+    codes = np.unique(np.concatenate([codes, apart, around]))
+    return np.stack(np.divmod(codes, n), axis=1)
 
 
 def clique_cover(
@@ -91,29 +107,30 @@ def pieces(
     member: tuple[Array, Array],
     cliques: int,
     block: Array,
-    size: Array,
+    window: tuple[Array, Array],
     count: Array,
     keep_going: Callable[[], bool],
-) -> tuple[Array, Array, Array]:
-    """Return clique and size of each piece, by block and clique, and the loads of `cliques`.
+) -> tuple[Array, Array, Array, Array]:
+    """Return clique and bytes [low, high) of pieces, by block and clique, and loads of `cliques`.
 
-    `member` is (buffer, clique), int32, the cliques in order; `block` and `size`, int64, are of
-    each buffer; to `count`, int64, zeros of shape (blocks,), the pieces of each block are added.
+    `member` is (buffer, clique), int32, the cliques in order; `block` and `window`, int64, where
+    it lies above the offset of the block, are of each buffer; to `count`, int64, zeros of shape (blocks,), the pieces of each block are added.
     `keep_going` is asked now and then, and not heeded.  O(members).
     """
     members, load = len(member[0]), np.zeros(cliques, dtype=np.int64)
-    first, high = np.empty((2, members), dtype=np.int64)
+    first, low, high = np.empty((3, members), dtype=np.int64)
+    buffer = block, *window
     parts = list(pairwise([*range(0, members, AHEAD * PART), members]))
     for begin, end in parts:
         keep_going()
         kernels.count_pieces(member[0], begin, end, block, count)
         # Pieces come in any order: the first ones would wait for the memory of all.
-        first[begin:end] = high[begin:end] = 0
+        first[begin:end] = low[begin:end] = high[begin:end] = 0
     cursor = np.concatenate([[0], np.cumsum(count)[:-1]])
     for begin, end in parts:
         keep_going()
-        kernels.enter_pieces(member, begin, end, (block, size), cursor, (first, high), load)
-    return first, high, load
+        kernels.enter_pieces(member, begin, end, buffer, cursor, (first, low, high), load)
+    return first, low, high, load
 
 
 def _rows(low: Array, high: Array, order: Array, keep_going: Callable[[], bool]) -> Rows | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from stagepack.contracts import Number
 from stagepack.evidence import Evidence
@@ -20,7 +20,7 @@ from stagepack.heuristics.packing.constructive.rules import BANKS, RULES, Rule
 from stagepack.instances.packing import KIND, LmemPacking, Objective, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.kinds import on_demand
-from stagepack.methods import Method, Settings, Table
+from stagepack.methods import Facts, Method, Settings, Table
 from stagepack.progress import Progress
 
 if TYPE_CHECKING:
@@ -44,6 +44,29 @@ TABLE: Table[LmemPacking, PackingSolution] = Table(
         Objective.SPILL,
     ),
 )
+
+
+
+def _method(
+    name: str,
+    unsupported: Callable[[LmemPacking], str] = lambda _: "",
+    **facts: Unpack[Facts],
+) -> Method[LmemPacking, PackingSolution]:
+    """Return the method of a `name` that refuses what none knows yet, and what is `unsupported`."""
+    return TABLE.method(
+        name, unsupported=lambda instance: _unknown(instance) or unsupported(instance), **facts
+    )
+
+
+def _unknown(instance: LmemPacking) -> str:
+    """Return what no method knows yet, or ""."""
+    if instance.memories and instance.objective is not Objective.SPILL:
+        return f"knows several memories for the objective spill only, not for {instance.objective}"
+    odd = any(memory.reserved or memory.alignment > 1 for memory in instance.memories)
+    if odd or instance.homes is not None:
+        return "knows no homes, and no reserved ranges or alignments of single memories"
+    return ""
+
 
 COMPARED = ("best-fit-lifetime", "greedy-by-size", "greedy-by-breadth", "bank-aware")
 """Greedy rules that comparisons run unasked."""
@@ -98,7 +121,7 @@ def _spilling(instance: LmemPacking) -> str:
 
 def _rule(rule: Rule) -> Method[LmemPacking, PackingSolution]:
     """Return the method that runs one greedy rule."""
-    return TABLE.method(
+    return _method(
         rule.name,
         exact=False,
         description=f"{rule.description} ({rule.source})",
@@ -109,7 +132,7 @@ def _rule(rule: Rule) -> Method[LmemPacking, PackingSolution]:
 
 
 METHODS: tuple[Method[LmemPacking, PackingSolution], ...] = (
-    TABLE.method(
+    _method(
         "auto",
         exact=True,
         description="greedy rules, then exact search or CP-SAT; dives when large",
@@ -117,14 +140,14 @@ METHODS: tuple[Method[LmemPacking, PackingSolution], ...] = (
         default=False,
     ),
     *map(_rule, RULES.values()),
-    TABLE.method(
+    _method(
         "portfolio",
         exact=False,
         description="the best of all greedy rules",
         limited_by_work=True,
         unsupported=_one_memory,
     ),
-    TABLE.method(
+    _method(
         "dive",
         exact=False,
         description="packs the heaviest times first, then the rest; up to millions of buffers",
@@ -132,7 +155,7 @@ METHODS: tuple[Method[LmemPacking, PackingSolution], ...] = (
         unsupported=_peak_only,
         declines=partial(_refusal, "dive"),
     ),
-    TABLE.method(
+    _method(
         "anneal",
         exact=False,
         description="annealing over first-fit orders, from the best greedy placement",
@@ -141,7 +164,7 @@ METHODS: tuple[Method[LmemPacking, PackingSolution], ...] = (
         declines=partial(_refusal, "anneal"),
         default=False,
     ),
-    TABLE.method(
+    _method(
         "beam",
         exact=False,
         description="beam search from the bottom up, for instances with hardly any free space",
@@ -150,21 +173,21 @@ METHODS: tuple[Method[LmemPacking, PackingSolution], ...] = (
         declines=partial(_refusal, "beam"),
         default=False,
     ),
-    TABLE.method(
+    _method(
         "replan",
         exact=False,
         description="keeps as many old offsets as possible, places the rest greedily",
         limited_by_work=True,
         unsupported=_replannable,
     ),
-    TABLE.method(
+    _method(
         "spill-by-value",
         exact=False,
         description="the buffers that save most per byte go to the cheapest memory",
         limited_by_work=True,
         unsupported=_spilling,
     ),
-    TABLE.method(
+    _method(
         "exact",
         exact=True,
         description="branch and bound over placements from the bottom up",
@@ -172,7 +195,7 @@ METHODS: tuple[Method[LmemPacking, PackingSolution], ...] = (
         unsupported=_peak_only,
         declines=partial(_refusal, "exact"),
     ),
-    TABLE.method(
+    _method(
         "milp",
         exact=True,
         description="MILP: which buffer is below which (Pyomo)",
@@ -181,7 +204,7 @@ METHODS: tuple[Method[LmemPacking, PackingSolution], ...] = (
         engines=("highs", "pyomo:highs", "pyomo:NAME"),
         default=False,
     ),
-    TABLE.method(
+    _method(
         "cp-sat",
         exact=True,
         description="CP-SAT: rectangles in time and address that do not overlap",

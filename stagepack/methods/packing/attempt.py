@@ -82,9 +82,7 @@ class Attempt:
         solution = self.progress.solution
         if solution is None:
             return None
-        offsets = np.empty(self.blocks.b, dtype=np.int64)
-        offsets[self.blocks.block] = solution.offsets
-        return offsets
+        return self.blocks.gathered(solution.offsets)
 
     @property
     def target(self) -> int:
@@ -148,14 +146,14 @@ class Attempt:
 def accepted(
     instance: LmemPacking, bound: int | None, evidence: Evidence, *, tuning: PackingTuning = TUNING
 ) -> Evidence:
-    """Return evidence that its rule accepts: of groups of one offset the blocks know more.
+    """Return evidence that its rule accepts: of relations of buffers the blocks know more.
 
     Parameters
     ----------
     bound : int or None
         What it is to show; None: that nothing fits.
     """
-    if not instance.colocated:
+    if not (instance.colocated or instance.related):
         return evidence
     from stagepack.verify import verify
 

@@ -96,7 +96,7 @@ def prove(
             if window.overfull:
                 heavy = int((window.size @ alive).argmax())
                 if relaxed.conflicts is None:
-                    return witness("load", moment=int(blocks.time[first + heavy]))
+                    return witness("load", moment=int(blocks.moment[first + heavy]))
                 return witness("clique", members=which[members[alive[:, heavy]]].tolist())
             large = len(members) > MOST_BUFFERS or end - first > MOST_MOMENTS
             if large or relaxed.conflicts is not None:

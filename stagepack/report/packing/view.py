@@ -57,7 +57,7 @@ class PackingView(View[LmemPacking, PackingSolution]):
             "blocks": blocks.b,
             "sections": blocks.sections,
             "total_bytes": int(instance.size.sum()),
-            "largest_load": {"bytes": load, "time": int(blocks.time[tallest]) if timed else None},
+            "largest_load": {"bytes": load, "time": int(blocks.moment[tallest]) if timed else None},
             # Pairs in place may count once, memories share the load: then it bounds no peak.
             "load_bound": None if instance.in_place or instance.memories else load,
             "capacity": instance.capacity,

@@ -14,10 +14,11 @@ from stagepack.instances.profile import Array
 def stack(instance: LmemPacking) -> Array | None:
     """Return offsets without any overlap whatever the lifetimes, shape (n,); O(n).
 
-    None where buffers have fixed places, ranges or colocations, or where the stack exceeds the
+    None where buffers have fixed places, ranges, colocations or views, within segments, or where the stack exceeds the
     capacity or the objective has several memories.
     """
     held = instance.allowed or instance.reserved or instance.colocated or instance.memories
+    held = held or instance.views or instance.segment
     if held or (instance.fixed >= 0).any() or instance.objective is Objective.SPILL:
         return None
     offsets = pile(instance.size, instance.alignment)
