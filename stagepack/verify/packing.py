@@ -5,10 +5,12 @@ so every objective of which the peak is a part; and where that address is beyond
 the last bank, nothing fits.  What a rule does not look at only asks for more of a placement.
 
 load    What is held at one moment lies apart in the memory, so that some of it ends no lower than
-        all of it together.  Of those that may overlap only the heaviest counts.  Where all that
+        all of it together.  Of those that may overlap only some count, no two of which may; who is
+        looked at may be named.  Where all that
         counts begins at multiples of a step, each but the highest takes a multiple of it.  Reserved
         ranges below that end come on top.
-clique  The same of buffers any two of which conflict.
+clique  The same of buffers any two of which conflict, are kept apart, or hold all of their bytes
+        at one moment.
 place   A buffer lies no lower than the first address that its own rules allow; where there is none,
         nothing fits.
 floor   Each access costs what the cheapest memory asks for, and no objective is negative.
@@ -23,11 +25,18 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from itertools import accumulate
+from itertools import accumulate, combinations
 from typing import TYPE_CHECKING, Any
 
 from stagepack.evidence import Proof
-from stagepack.verify.packing_misfit import PEAKS, misfit, turns_of
+from stagepack.verify.packing_misfit import (
+    MOST_BUFFERS,
+    PEAKS,
+    alive_at,
+    misfit,
+    sharing,
+    turns_of,
+)
 from stagepack.verify.rules import Claimed, Rules, UnprovedError
 
 if TYPE_CHECKING:
@@ -67,6 +76,8 @@ def _load(instance: PackingData, evidence: Evidence, claimed: Claimed) -> None:
     for gap in instance.gaps:  # within one lifetime, which is a period at most
         if any(gap.start <= now < gap.end for now in turns):
             held[gap.buffer] = gap.low, gap.high
+    if "members" in evidence:
+        held = {i: window for i, window in held.items() if i in set(evidence["members"])}
     _require(instance, claimed, _together(instance, held), f"moment {moment}")
 
 
@@ -88,12 +99,15 @@ def _heaviest(instance: PackingData, claimed: Claimed) -> int:
 
 
 def _clique(instance: PackingData, evidence: Evidence, claimed: Claimed) -> None:
-    if instance.conflicts is None:
-        raise UnprovedError("there are no conflicts")
-    members, met = set(evidence["members"]), set()
+    members = set(evidence["members"])
     if not members <= set(range(instance.n)):
         raise UnprovedError("a member is no buffer")
-    for begin in range(0, len(instance.conflicts), PART):
+    met = {pair for pair in instance.apart if members.issuperset(pair)}
+    alone = members.intersection(instance.exclusive)
+    met |= {(min(i, j), max(i, j)) for i in alone for j in members if i != j}
+    if instance.conflicts is None and 2 * len(met) < len(members) * (len(members) - 1):
+        met |= _at_once(instance, members, claimed)
+    for begin in range(0, 0 if instance.conflicts is None else len(instance.conflicts), PART):
         claimed.step(0)
         for i, j in instance.conflicts[begin : begin + PART].tolist():
             if i in members and j in members:
@@ -104,12 +118,30 @@ def _clique(instance: PackingData, evidence: Evidence, claimed: Claimed) -> None
     _require(instance, claimed, _together(instance, held), "the clique")
 
 
+def _at_once(
+    instance: PackingData, members: set[int], claimed: Claimed
+) -> set[tuple[int, int]]:
+    """Return pairs of members that hold all of their bytes when one of them begins to."""
+    if len(members) > MOST_BUFFERS:
+        raise UnprovedError("it speaks of too many buffers")
+    which = sorted(members)
+    begins = {int(instance.start[i]) for i in which}
+    begins |= {gap.end for gap in instance.gaps if gap.buffer in members}
+    found = set()
+    for alive in alive_at(instance, which, sorted(begins), claimed):
+        here = [i for at, i in enumerate(which) if alive >> at & 1]
+        found |= set(combinations(here, 2))
+    return found
+
+
 def _together(instance: PackingData, held: dict[int, Window]) -> int:
     """Return the address that must be reached where buffers hold bytes at once."""
     weight = {i: high - low for i, (low, high) in held.items() if low < high}
-    for group in (*instance.colocated, *instance.in_place):
-        alive = [i for i in group if i in weight]
-        for i in sorted(alive, key=lambda i: (weight[i], i))[:-1]:
+    free, taken = sharing(instance), set[int]()
+    for i in sorted(weight, key=lambda i: (weight[i], i), reverse=True):
+        if taken.isdisjoint(free.get(i, ())):
+            taken.update(free.get(i, ()))
+        else:
             del weight[i]
     total = sum(weight.values())
     if instance.memories:
@@ -131,6 +163,8 @@ def _place(instance: PackingData, _: Evidence, claimed: Claimed) -> None:
     for i, (size, align, fixed) in enumerate(zip(*columns, strict=True)):
         claimed.step(i)
         lowest = math.inf
+        if instance.segment is not None and size > instance.segment:
+            return  # it has no place at all
         for low, high in allowed.get(i) or [(0, math.inf)]:
             at = max(low, fixed)
             at += -at % align

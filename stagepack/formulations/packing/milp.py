@@ -42,7 +42,7 @@ Constraints
                 section that lie in memory k fit it
     stay        o_i = v where stay_iv
     banks       bank f_is <= o_i + s < bank (f_is + 1), o_i + s + a <= bank (l_ias + 1)
-    conflicts   below_e + above_e + c_e = 1; l_ia < f_j where below_e, l_jb < f_i where above_e
+    conflicts   below_e + above_e + c_e = 1; l_ias < f_jt where below_e, l_jbt < f_is where above_e
     bank loads  of buffers of which every two are in F: z >= all their banks, less those of the
                 smaller buffer for each c_e
 Size

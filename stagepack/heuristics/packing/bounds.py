@@ -179,10 +179,25 @@ def objective_bound(
 
 def of_section(instance: LmemPacking, blocks: Blocks, section: int) -> Evidence:
     """Return what shows how much the section of number `section` holds."""
-    if instance.conflicts is None:
-        return witness("load", moment=int(blocks.moment[section]))
-    owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
-    return _of_clique(blocks, owner[(blocks.first <= section) & (section < blocks.end)])
+    moment = int(blocks.moment[section])
+    if instance.conflicts is None and not (instance.exempt or section >= blocks.timed):
+        return witness("load", moment=moment)
+    alive = (blocks.first <= section) & (section < blocks.end)
+    owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))[alive]
+    if instance.conflicts is not None:
+        return _of_clique(blocks, owner)
+    if section < blocks.timed:
+        members = np.flatnonzero(np.isin(blocks.block, owner)).tolist()
+        return witness("load", moment=moment, members=members)
+    # Of each block, who has these bytes.
+    low, high = np.full((2, blocks.b), -1)
+    low[owner], high[owner] = blocks.low[alive], blocks.high[alive]
+    same = (blocks.shift == low[blocks.block]) & (
+        blocks.shift + instance.size == high[blocks.block]
+    )
+    buffers = np.flatnonzero(same)
+    _, one = np.unique(blocks.block[buffers], return_index=True)
+    return witness("clique", members=np.sort(buffers[one]).tolist())
 
 
 def _of_clique(blocks: Blocks, members: Array) -> Evidence:
