@@ -24,6 +24,9 @@ from stagepack.instances.packing import (
     PackingSolution,
 )
 
+RELATIONS = ("apart", "exempt", "views", "exclusive", "segment", "lives", "penalties")
+"""What buffers have to do with one another; penalties need an objective or a capacity."""
+
 FEATURES = (
     "alignment",
     "gaps",
@@ -36,11 +39,9 @@ FEATURES = (
     "conflicts",
     "banks",
     "no-bytes",
+    *RELATIONS[:-1],
 )
 """Options of an instance that a random one may have; the objective is chosen apart."""
-
-RELATIONS = ("apart", "exempt", "views", "exclusive", "segment", "lives", "penalties")
-"""More of them: what buffers have to do with one another."""
 
 Random = np.random.Generator
 

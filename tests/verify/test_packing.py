@@ -109,7 +109,6 @@ def shown(instance: LmemPacking, bound: int | None, rule: str, **data: object) -
         ({"in_place": [(0, 1)]}, 9),
         ({"in_place": [(0, 1), (1, 2)]}, 8),
         ({"exempt": [(0, 1)]}, 9),
-        ({"exempt": [(0, 1)], "members": [0, 2]}, 8),
         ({"views": [(0, 2, 1)]}, 9),
         ({"colocated": [(0, 1)]}, 9),
         ({"colocated": [(0, 1, 2)]}, 5),
@@ -123,11 +122,10 @@ def shown(instance: LmemPacking, bound: int | None, rule: str, **data: object) -
     ],
 )
 def test_what_a_moment_shows(given: dict[str, Any], least: int) -> None:
-    named = {name: value for name, value in given.items() if name == "members"}
-    given = {name: value for name, value in given.items() if name not in named}
     instance = LmemPacking.from_arrays([3, 4, 5], [0, 0, 0], [1, 2, 3], **given)
-    assert shown(instance, least, "load", moment=0, **named)
-    assert not shown(instance, least + 1, "load", moment=0, **named)
+    assert shown(instance, least, "load", moment=0)
+    assert not shown(instance, least + 1, "load", moment=0)
+    assert not shown(instance, least, "load", moment=0, members=[])
     assert shown(instance, least, "load")
     fit = instance.replace(capacity=least - 1, objective="fit")
     assert shown(fit, None, "load", moment=0)

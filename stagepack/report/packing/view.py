@@ -31,6 +31,11 @@ FEATURES = (
     ("Reserved", "reserved_bytes", "{} byte{s}"),
     ("Colocated", "colocated", "{} group{s}"),
     ("In place", "in_place", "{} pair{s}"),
+    ("Views", "views", "{} buffer{s} inside of others"),
+    ("Kept apart", "apart", "{} pair{s}"),
+    ("Exempt", "exempt", "{} pair{s}"),
+    ("Exclusive", "exclusive", "{} buffer{s}"),
+    ("Segments", "segment", "of {} byte{s}"),
     ("Placed before", "previous", "{} buffer{s}"),
     ("Hints", "hints", "{} buffer{s}"),
 )
@@ -81,6 +86,11 @@ class PackingView(View[LmemPacking, PackingSolution]):
             "reserved_bytes": sum(high - low for low, high in instance.reserved),
             "colocated": len(instance.colocated),
             "in_place": len(instance.in_place),
+            "views": len(instance.views),
+            "apart": len(instance.apart),
+            "exempt": len(instance.exempt),
+            "exclusive": len(instance.exclusive),
+            "segment": instance.segment or 0,
             "previous": int((instance.previous >= 0).sum()),
             "hints": int((instance.hint >= 0).sum()),
             "banks": None
