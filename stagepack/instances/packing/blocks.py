@@ -20,7 +20,7 @@ from stagepack.errors import InputError
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.meetings import Looks, Pause, meetings
 from stagepack.instances.packing.pieces import Sections, sections, shared
-from stagepack.instances.packing.places import grouping, ranges, unit_of
+from stagepack.instances.packing.places import grouping, ranges, unit_of, walls
 from stagepack.instances.profile import Array
 
 _made: weakref.WeakKeyDictionary[LmemPacking, Blocks] = weakref.WeakKeyDictionary()
@@ -61,6 +61,11 @@ class Blocks:
         without any may lie anywhere from 0 up.
     may_share : ndarray of int64, shape (pairs, 2)
         Blocks that may overlap at equal offsets.
+    walls : int
+        No block lies across a multiple of this, a multiple of all alignments, and that is all that
+        its ranges say; else 0.
+    segment : int
+        No block lies across a multiple of this; 0: ranges say where they may lie.  See `open`.
     unit : int
         Some best allocation has all offsets multiples of this.
     linear : bool
@@ -92,6 +97,8 @@ class Blocks:
     unit: int
     linear: bool
     looks: int = 0
+    walls: int = 0
+    segment: int = 0
 
     @classmethod
     def of(
@@ -166,6 +173,7 @@ class Blocks:
             unit=unit_of(instance, shift, alignment, range_low),
             linear=instance.conflicts is None and instance.period is None and not lanes,
             looks=looks.times,
+            walls=walls(instance, block, shift, size, alignment),
         )
 
     @property
@@ -195,6 +203,18 @@ class Blocks:
             and not len(self.range_low)
             and bool((self.unit % self.alignment == 0).all())
         )
+
+    @cached_property
+    def open(self) -> Blocks:
+        """The same blocks where they lie in segments and there are no other ranges, without ranges.
+
+        What places them must keep to `segment`.  Else, or with more than one piece a block, these.
+        """
+        several = not self.rigid or (np.diff(self.piece_ptr) != 1).any()
+        if not self.walls or several or (self.size > self.walls).any():
+            return self
+        none, ptr = np.zeros(0, dtype=np.int64), np.zeros(self.b + 1, dtype=np.int64)
+        return replace(self, range_ptr=ptr, range_low=none, range_high=none, segment=self.walls, walls=0)
 
     @cached_property
     def momentary(self) -> bool:
@@ -228,6 +248,8 @@ class Blocks:
         end up to ``alignment - 1`` bytes higher.  Alignment then costs nothing more.  `unit` is
         for the peak only, whatever the objective.
         """
+        if self.open is not self:
+            return self.open.rounded
         step = int(self.alignment[0])
         if step == 1 or not self.rigid or (self.alignment != step).any():
             return self
@@ -236,7 +258,8 @@ class Blocks:
         load = np.zeros(self.sections + 1, dtype=np.int64)
         np.add.at(load, self.first, size[owner])
         np.add.at(load, self.end, -size[owner])
-        unit = math.gcd(int(np.gcd.reduce(size)), *self.range_low.tolist()) or 1
+        lengths = [*self.range_low.tolist(), self.segment]
+        unit = math.gcd(int(np.gcd.reduce(size)), *lengths) or 1
         return replace(self, size=size, high=size[owner], load=np.cumsum(load)[:-1], unit=unit)
 
     def expand(self, offsets: Array) -> Array:

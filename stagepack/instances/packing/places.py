@@ -169,6 +169,22 @@ def ranges(
     return ptr, low, high, fixed
 
 
+def walls(
+    instance: LmemPacking, block: Array, shift: Array, size: Array, alignment: Array
+) -> int:
+    """Return the segment, where it says all about where blocks may lie, and each is one buffer.
+
+    Else 0.  Of buffers with one place one must have all of the block; segments begin at multiples
+    of all alignments.  Parameters are those of :func:`ranges`.
+    """
+    held = instance.allowed or instance.reserved or (instance.fixed >= 0).any()
+    if instance.segment is None or held or instance.segment % int(np.lcm.reduce(alignment)):
+        return 0
+    whole = np.zeros(len(size), dtype=bool)
+    whole[block[(shift == 0) & (instance.size == size[block])]] = True
+    return instance.segment if whole.all() else 0
+
+
 def _within_segments(free: list[Span], segment: int | None, top: int) -> list[Span]:
     """Return ranges cut at the multiples of `segment` below `top`, where there are any."""
     if segment is None:
@@ -197,10 +213,36 @@ def _sufficient(instance: LmemPacking, block: Array, size: Array, alignment: Arr
         # Each segment but the last holds, with what begins the next one, more than it has room for.
         wide = -(-size // step) * step
         turns = min(len(size), 2 * int(wide.sum()) // segment) + 1
+        if instance.conflicts is None and instance.period is None:
+            turns = min(turns, _slots(instance, block, wide, step, segment))
     else:
         turns = sum((int(nbytes) + segment) // turn + 2 for nbytes in size)
     top = (max(support) // turn + 1 + turns) * turn
     return top if ceiling is None else min(top, -(-ceiling // segment) * segment)
+
+
+def _slots(instance: LmemPacking, block: Array, wide: Array, step: int, segment: int) -> int:
+    """Return how many segments hold all blocks in slots of sizes that double.
+
+    Of those of about one size as many need a slot at once as are alive together; whoever is kept
+    apart from another has a slot of its own.  `wide` are sizes as multiples of the `step`.
+    """
+    b, start, end = len(wide), instance.start, instance.end
+    always = np.zeros(b, dtype=bool)
+    always[block[list(instance.exclusive)]] = True
+    always[block[np.array(instance.apart, dtype=np.int64).ravel()]] = True
+    begin, stop = np.full(b, int(end.max())), np.full(b, int(start.min()))
+    np.minimum.at(begin, block, start)
+    np.maximum.at(stop, block, end)
+    begin[always], stop[always] = int(start.min()), int(end.max())
+    kind, turns = np.ceil(np.log2(np.maximum(wide, 1))).astype(np.int64), 1
+    for each in np.unique(kind[wide > 0]).tolist():
+        members = np.flatnonzero((kind == each) & (wide > 0))
+        slot = int(wide[members].max())
+        times = np.concatenate([stop[members], begin[members]])
+        change = np.repeat([-1, 1], len(members))[np.argsort(times, kind="stable")]
+        turns += -(-int(np.cumsum(change).max()) // (segment // slot))
+    return turns
 
 
 def without(
