@@ -348,10 +348,10 @@ class Frame:
         new = np.append(True, (np.diff(items, axis=0) != 0).any(axis=1))
         number = np.empty(len(order), dtype=np.int64)
         number[order] = np.cumsum(new) - 1
-        ends = np.sort(number[self.instance.bank_pairs], axis=1)
-        pairs = self.instance.bank_pairs
-        apart = (np.diff(block[pairs]) != 0).ravel() | (np.diff(shift[pairs]) != 0).ravel()
-        codes, count = np.unique(ends[apart] @ [len(order), 1], return_counts=True)
+        named = np.sort(number[self.instance.bank_pairs], axis=1)
+        ends = self.instance.bank_pairs
+        apart = (np.diff(block[ends]) != 0).ravel() | (np.diff(shift[ends]) != 0).ravel()
+        codes, count = np.unique(named[apart] @ [len(order), 1], return_counts=True)
         item = [(i, units, above) for i, units, above in items[new].tolist()]
         one, other = np.divmod(codes, len(order))
         pairs = zip(one.tolist(), other.tolist(), count.tolist(), strict=True)

@@ -215,9 +215,7 @@ def overload(instance: LmemPacking, blocks: Blocks) -> tuple[str, Evidence] | No
     room = blocks.range_high[first] - blocks.range_low[first]
     nowhere = ranged[room < blocks.size[ranged]]
     if len(nowhere):
-        buffer = instance.buffer_id(int(np.flatnonzero(blocks.block == nowhere[0])[0]))
-        why = f"buffer {buffer} fits in none of its ranges; widen them or free reserved ones"
-        return why, witness("place")
+        return _nowhere(instance, blocks, np.flatnonzero(blocks.block == nowhere[0]))
     skew = np.flatnonzero((blocks.fixed >= 0) & (blocks.fixed % blocks.alignment != 0))
     if len(skew):
         names = [instance.buffer_id(int(i)) for i in np.flatnonzero(blocks.block == skew[0])]
@@ -233,6 +231,23 @@ def overload(instance: LmemPacking, blocks: Blocks) -> tuple[str, Evidence] | No
             return None
         ceiling = sum(limit for limit in limits if limit is not None)
     return None if ceiling is None else _over(instance, blocks, ceiling)
+
+
+def _nowhere(instance: LmemPacking, blocks: Blocks, members: Array) -> tuple[str, Evidence]:
+    """Return why the members of a block have no place."""
+    names = ", ".join(instance.buffer_id(int(i)) for i in members)
+    why = f"buffer {names} fits in none of its ranges; widen them or free reserved ones"
+    large = members[instance.size[members] > (instance.segment or np.inf)]
+    if len(large):
+        why = (
+            f"buffer {instance.buffer_id(int(large[0]))} has {instance.size[large[0]]:,} bytes, "
+            f"more than a segment of {instance.segment:,}; give larger segments"
+        )
+    elif (blocks.shift % instance.alignment)[members].any():
+        why = f"alignments of buffers {names} contradict their views; correct one of them"
+    elif len(members) > 1:
+        why = f"buffers {names}, which have one place together, have none that suits all of them"
+    return why, witness("place")
 
 
 def _over(instance: LmemPacking, blocks: Blocks, ceiling: int) -> tuple[str, Evidence] | None:

@@ -268,7 +268,12 @@ def _fits_alone(instance: LmemPacking, blocks: Blocks, capacity: int) -> Array:
     """Return a mask of buffers whose previous offsets their blocks may have, beside no others."""
     block, at = blocks.block, instance.previous - blocks.shift
     top = at + blocks.size[block]
-    fits = (instance.previous >= 0) & (at >= 0) & (at % blocks.alignment[block] == 0) & (top <= capacity)
+    fits = (
+        (instance.previous >= 0)
+        & (at >= 0)
+        & (at % blocks.alignment[block] == 0)
+        & (top <= capacity)
+    )
     for buffer in np.flatnonzero(fits & (np.diff(blocks.range_ptr)[block] > 0)):
         ranges = slice(blocks.range_ptr[block[buffer]], blocks.range_ptr[block[buffer] + 1])
         inside = (blocks.range_low[ranges] <= at[buffer]) & (

@@ -214,7 +214,9 @@ class Blocks:
         if not self.walls or several or (self.size > self.walls).any():
             return self
         none, ptr = np.zeros(0, dtype=np.int64), np.zeros(self.b + 1, dtype=np.int64)
-        return replace(self, range_ptr=ptr, range_low=none, range_high=none, segment=self.walls, walls=0)
+        return replace(
+            self, range_ptr=ptr, range_low=none, range_high=none, segment=self.walls, walls=0
+        )
 
     @cached_property
     def momentary(self) -> bool:

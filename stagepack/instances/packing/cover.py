@@ -51,7 +51,10 @@ def conflicting(instance: LmemPacking) -> Array:
     assert pairs is not None
     if not (instance.apart or instance.exempt or instance.exclusive):
         return pairs
-    few = [np.array(given, dtype=np.int64).reshape(-1, 2) for given in (instance.exempt, instance.apart)]
+    few = [
+        np.array(given, dtype=np.int64).reshape(-1, 2)
+        for given in (instance.exempt, instance.apart)
+    ]
     exempt, apart = (np.sort(given, axis=1) @ [n, 1] for given in few)
     codes = np.setdiff1d(np.sort(pairs, axis=1) @ [n, 1], exempt)
     alone = np.array(instance.exclusive, dtype=np.int64)

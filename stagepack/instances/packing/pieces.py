@@ -189,9 +189,7 @@ def _union(pieces: list[Piece]) -> list[Piece]:
     return found
 
 
-def shared(
-    pairs: Array, ptr: Array, first: Array, end: Array, held: Array, sections: int
-) -> Array:
+def shared(pairs: Array, ptr: Array, first: Array, end: Array, held: Array, sections: int) -> Array:
     """Return, per section, what sharing can save at most: all but the largest of each cluster."""
     from stagepack.instances.joining import Joined
 

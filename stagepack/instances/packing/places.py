@@ -169,9 +169,7 @@ def ranges(
     return ptr, low, high, fixed
 
 
-def walls(
-    instance: LmemPacking, block: Array, shift: Array, size: Array, alignment: Array
-) -> int:
+def walls(instance: LmemPacking, block: Array, shift: Array, size: Array, alignment: Array) -> int:
     """Return the segment, where it says all about where blocks may lie, and each is one buffer.
 
     Else 0.  Of buffers with one place one must have all of the block; segments begin at multiples
@@ -218,7 +216,7 @@ def _sufficient(instance: LmemPacking, block: Array, size: Array, alignment: Arr
     else:
         turns = sum((int(nbytes) + segment) // turn + 2 for nbytes in size)
     top = (max(support) // turn + 1 + turns) * turn
-    return top if ceiling is None else min(top, -(-ceiling // segment) * segment)
+    return int(top if ceiling is None else min(top, -(-ceiling // segment) * segment))
 
 
 def _slots(instance: LmemPacking, block: Array, wide: Array, step: int, segment: int) -> int:

@@ -46,7 +46,6 @@ TABLE: Table[LmemPacking, PackingSolution] = Table(
 )
 
 
-
 def _method(
     name: str,
     unsupported: Callable[[LmemPacking], str] = lambda _: "",

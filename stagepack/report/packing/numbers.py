@@ -167,9 +167,7 @@ def load(instance: LmemPacking, given: Rectangles, offsets: Array | None) -> tup
     if offsets is not None:
         groups += [[i, j] for i, j in instance.in_place if offsets[i] == offsets[j]]
         top = offsets + instance.size
-        groups += [
-            [i, j] for i, j in instance.exempt if max(low[i], low[j]) < min(top[i], top[j])
-        ]
+        groups += [[i, j] for i, j in instance.exempt if max(low[i], low[j]) < min(top[i], top[j])]
     start, end, held = given.start, given.end, given.high - given.low
     if groups:
         members = _joined(groups)
@@ -398,9 +396,7 @@ def memory_map_of(
         bases=bases,
         top=top,
         peak=int((found.offsets + instance.size).max()),
-        bound=None
-        if instance.in_place or instance.exempt or len(bases) > 1
-        else int(in_use.max()),
+        bound=None if instance.in_place or instance.exempt or len(bases) > 1 else int(in_use.max()),
         fixed=instance.fixed >= 0,
         clashing=_clashing(instance, found),
     )

@@ -171,7 +171,8 @@ def _by_slabs(
 ) -> bool:
     """Place blocks of one full-height piece; fill `offsets`, return whether all found a place."""
     given = (blocks.first, blocks.end, blocks.size, blocks.alignment)
-    plain = Whole(*map(np.array, given), blocks.segment)
+    first, end, size, alignment = (np.array(column) for column in given)
+    plain = Whole(first, end, size, alignment, blocks.segment)
     length_class = Measures(blocks).length_class[order]
     cuts = np.flatnonzero(np.diff(length_class)) + 1
     if len(cuts) >= tuning.greedy.slab_widths:

@@ -18,8 +18,13 @@ def stack(instance: LmemPacking) -> Array | None:
     capacity or the objective has several memories.
     """
     held = instance.allowed or instance.reserved or instance.colocated or instance.memories
-    held = held or instance.views or instance.segment
-    if held or (instance.fixed >= 0).any() or instance.objective is Objective.SPILL:
+    if (
+        held
+        or instance.views
+        or instance.segment
+        or (instance.fixed >= 0).any()
+        or instance.objective is Objective.SPILL
+    ):
         return None
     offsets = pile(instance.size, instance.alignment)
     ceiling = instance.ceiling
