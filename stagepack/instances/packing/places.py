@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stagepack.errors import InputError
 from stagepack.instances.packing import relations
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.problem import Objective

@@ -6,8 +6,6 @@ import contextlib
 import math
 from collections.abc import Callable
 
-import numpy as np
-
 from stagepack.evidence import SEARCHED, Evidence
 from stagepack.heuristics import effort
 from stagepack.heuristics.packing import bounds, exact_search

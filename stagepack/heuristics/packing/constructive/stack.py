@@ -14,8 +14,8 @@ from stagepack.instances.profile import Array
 def stack(instance: LmemPacking) -> Array | None:
     """Return offsets without any overlap whatever the lifetimes, shape (n,); O(n).
 
-    None where buffers have fixed places, ranges, colocations or views, within segments, or where the stack exceeds the
-    capacity or the objective has several memories.
+    None where buffers have fixed places, ranges, segments, colocations or views, or where the stack
+    exceeds the capacity or the objective has several memories.
     """
     held = instance.allowed or instance.reserved or instance.colocated or instance.memories
     if (
