@@ -430,7 +430,10 @@ def dump(instance: LmemPacking, file: str) -> bytes:
         "accesses": not np.array_equal(instance.accesses, instance.size),
         **{
             name: bool(getattr(instance, name))
-            for name in ("allowed", "reserved", "colocated", "in_place", "banks", "memories")
+            for name in (
+                *("allowed", "reserved", "colocated", "in_place", "banks", "memories"),
+                *("exclusive", "apart", "exempt", "views", "penalties", "segment"),
+            )
         },
     }
     for name, there in unsaid.items():
