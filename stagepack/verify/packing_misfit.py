@@ -101,7 +101,10 @@ def sharing(instance: PackingData) -> dict[int, list[int]]:
 def alive_at(
     instance: PackingData, which: list[int], moments: list[int], claimed: Claimed
 ) -> list[int]:
-    """Return, as the bits of a number, which buffers hold all of their bytes at each moment."""
+    """Return, as the bits of a number, `which` buffers hold all of their bytes at each moment.
+
+    `moments` are those of the `instance`; each is a step that is `claimed`.
+    """
     gaps = [gap for gap in instance.gaps if gap.buffer in which]
     lives = [(i, int(instance.start[i]), int(instance.end[i])) for i in which]
     found = []

@@ -190,7 +190,11 @@ def _union(pieces: list[Piece]) -> list[Piece]:
 
 
 def shared(pairs: Array, ptr: Array, first: Array, end: Array, held: Array, sections: int) -> Array:
-    """Return, per section, what sharing can save at most: all but the largest of each cluster."""
+    """Return, per section, what sharing can save at most: all but the largest of each cluster.
+
+    `pairs` of blocks may share; block i has the pieces `ptr`[i] up to `ptr`[i + 1], which hold so
+    many bytes, `held`, in the `sections` from `first` up to `end`.
+    """
     from stagepack.instances.joining import Joined
 
     joined = Joined[int]()

@@ -49,6 +49,15 @@ def lift(instance: LmemPacking, members: Array, shift: Array) -> int | None:
     """Return the least lift of members with these shifts such that all are aligned.
 
     That is above a common multiple of their alignments; None where no lift is.
+
+    Parameters
+    ----------
+    instance : LmemPacking
+        Whose alignments count.
+    members : ndarray of int64
+        Buffers with one place together.
+    shift : ndarray of int64
+        How far each of them lies above the lowest one.
     """
     rest, step = 0, 1  # rest modulo step is what those before ask for
     for i, above in zip(members.tolist(), shift.tolist(), strict=True):
@@ -62,13 +71,11 @@ def lift(instance: LmemPacking, members: Array, shift: Array) -> int | None:
     return rest
 
 
-def askew(instance: LmemPacking, members: Array, shift: Array) -> bool:
-    """Whether the alignments of members contradict how far they lie apart."""
-    return bool((shift % instance.alignment[members] != 0).any())
-
-
 def unit_of(instance: LmemPacking, shift: Array, alignment: Array, low: Array) -> int:
-    """Return the gcd of all lengths an offset can be made of; `low` are the begins of ranges.
+    """Return the gcd of all lengths an offset can be made of.
+
+    `shift` is of the buffers of the `instance`, `alignment` of its blocks, and `low` are the begins
+    of their ranges.
 
     A block slides down until it meets another, the begin of a range or a multiple of its alignment;
     for bank conflicts also the begin of a bank, for moves its previous offset.
@@ -106,8 +113,18 @@ def ranges(
 ) -> tuple[Array, Array, Array, Array]:
     """Return the ranges of every block (ptr, low, high), then fixed offsets, shape (b,).
 
-    Allowed less reserved ranges, within segments, or the fixed place.  `block` and `shift` are
-    those of :func:`grouping`, `size` and `alignment` of the blocks.
+    Allowed less reserved ranges, within segments, or the fixed place.
+
+    Parameters
+    ----------
+    instance : LmemPacking
+        Whose buffers are limited.
+    block, shift : ndarray of int64, shape (n,)
+        Of each buffer, as those of :func:`grouping`.
+    size, alignment : ndarray of int64, shape (b,)
+        Of each block.
+    looks : callable
+        Asked now and then.
     """
     b = len(size)
     given: dict[int, list[Span]] = {}
@@ -126,7 +143,7 @@ def ranges(
     for buffer in everywhere:
         nbytes, at = int(instance.size[buffer]), int(block[buffer])
         spans = sorted(given.get(buffer, [(0, FAR)]))
-        free = without(spans, instance.reserved, points=not nbytes)
+        free = _without(spans, instance.reserved, points=not nbytes)
         if nbytes:
             free = _within_segments(free, instance.segment, top)
         starts = joined([(low, high - nbytes) for low, high in free if high - nbytes >= low])
@@ -147,7 +164,7 @@ def ranges(
         span = found or [(0, -int(size[at]) - 1)]  # nowhere: a range of less than no bytes
         rows[at] = [(begin, min(last + int(size[at]), FAR)) for begin, last in span]
         count[at] = len(span)
-    holes = _within_segments(without([(0, FAR)], instance.reserved), instance.segment, top)
+    holes = _within_segments(_without([(0, FAR)], instance.reserved), instance.segment, top)
     free = block[free_to_go]
     for begin, end in holes:
         looks()  # of thousands of reserved ranges, each is compared with all blocks
@@ -172,7 +189,8 @@ def walls(instance: LmemPacking, block: Array, shift: Array, size: Array, alignm
     """Return the segment, where it says all about where blocks may lie, and each is one buffer.
 
     Else 0.  Of buffers with one place one must have all of the block; segments begin at multiples
-    of all alignments.  Parameters are those of :func:`ranges`.
+    of all alignments.  `instance`, `block`, `shift`, `size` and `alignment` are those of
+    :func:`ranges`.
     """
     held = instance.allowed or instance.reserved or (instance.fixed >= 0).any()
     if instance.segment is None or held or instance.segment % int(np.lcm.reduce(alignment)):
@@ -242,7 +260,7 @@ def _slots(instance: LmemPacking, block: Array, wide: Array, step: int, segment:
     return turns
 
 
-def without(
+def _without(
     spans: list[tuple[int, int]], reserved: tuple[tuple[int, int], ...], *, points: bool = False
 ) -> list[tuple[int, int]]:
     """Return ranges less the `reserved` ones, which ascend; with `points` empty ones, too."""
