@@ -210,8 +210,9 @@ class Blocks:
 
         What places them must keep to `segment`.  Else, or with more than one piece a block, these.
         """
-        several = not self.rigid or (np.diff(self.piece_ptr) != 1).any()
-        if not self.walls or several or (self.size > self.walls).any():
+        if not self.walls or not self.rigid or (self.size > self.walls).any():
+            return self
+        if (np.diff(self.piece_ptr) != 1).any():
             return self
         none, ptr = np.zeros(0, dtype=np.int64), np.zeros(self.b + 1, dtype=np.int64)
         return replace(

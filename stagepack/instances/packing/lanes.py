@@ -138,13 +138,14 @@ def lanes(instance: LmemPacking, exempt: Array, looks: Looks) -> list[tuple[Arra
     everyone = np.ones(instance.n, dtype=bool)
     if not len(exempt):
         return [(everyone, everyone)]
-    near: dict[int, list[int]] = {}
-    for i, j in np.concatenate([exempt, exempt[:, ::-1]]).tolist():
-        near.setdefault(i, []).append(j)
-    number: dict[tuple[int, ...], int] = {}
+    both = np.concatenate([exempt, exempt[:, ::-1]])
+    looks()
+    both = both[np.lexsort((both[:, 1], both[:, 0]))]
+    looks()
+    number: dict[bytes, int] = {}
     kind = np.full(instance.n, -1)
-    for i, others in near.items():
-        kind[i] = number.setdefault(tuple(sorted(others)), len(number))
+    for row in np.split(both, np.flatnonzero(np.diff(both[:, 0])) + 1):
+        kind[row[0, 0]] = number.setdefault(row[:, 1].tobytes(), len(number))
     looks()
     k, some = len(number), np.flatnonzero(kind >= 0)
     share = np.zeros((k, k), dtype=bool)
