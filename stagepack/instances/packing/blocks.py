@@ -8,25 +8,20 @@ they have pieces in one section.
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import math
 import weakref
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.meetings import Looks, Pause, meetings
-from stagepack.instances.packing.problem import Objective
+from stagepack.instances.packing.pieces import sections, shared
+from stagepack.instances.packing.places import grouping, ranges, unit_of, walls
 from stagepack.instances.profile import Array
-from stagepack.instances.words import LARGEST
-
-Piece = tuple[int, int, int, int, int]
-"""Block, [start, end) in time, [low, high) in bytes above the offset."""
 
 _made: weakref.WeakKeyDictionary[LmemPacking, Blocks] = weakref.WeakKeyDictionary()
 _cut_short: weakref.WeakSet[LmemPacking] = weakref.WeakSet()
@@ -39,8 +34,8 @@ class Blocks:
 
     Attributes
     ----------
-    block : ndarray of int64, shape (n,)
-        Block of each buffer.
+    block, shift : ndarray of int64, shape (n,)
+        Block of each buffer, and how far it lies above the block's offset.
     size, alignment : ndarray of int64, shape (b,)
         Bytes of each block and what its offset is a multiple of.
     duration : ndarray of int64, shape (b,)
@@ -50,7 +45,11 @@ class Blocks:
     first, end, low, high : ndarray of int64, shape (pieces,)
         In the sections [first, end) the block occupies the bytes [offset + low, offset + high).
     time : ndarray of int64, shape (sections,)
-        A moment in each section (an index, where a conflict graph replaces time).
+        A time in each section, rising (an index, where a conflict graph replaces time).
+    moment : ndarray of int64, shape (sections,)
+        The same in the instance's own time, which may begin anew: see :mod:`.lanes`.
+    timed : int
+        The sections from there on are no moments, but sets of buffers that are kept apart.
     load : ndarray of int64, shape (sections,)
         Bytes that each section needs at least: of blocks that may share, only the largest count.
     fixed : ndarray of int64, shape (b,)
@@ -62,15 +61,22 @@ class Blocks:
         without any may lie anywhere from 0 up.
     may_share : ndarray of int64, shape (pairs, 2)
         Blocks that may overlap at equal offsets.
+    walls : int
+        No block lies across a multiple of this, a multiple of all alignments, and that is all that
+        its ranges say; else 0.
+    segment : int
+        No block lies across a multiple of this; 0: ranges say where they may lie.  See `open`.
     unit : int
         Some best allocation has all offsets multiples of this.
     linear : bool
-        Sections follow one another in time: lifetimes that are not circular, given or found.
+        Sections follow one another in time: lifetimes that are not circular, given or found, with
+        neither exemptions nor separations.
     looks : int
         Questions whether to go on while it was made, most of them after as much work.
     """
 
     block: Array
+    shift: Array
     size: Array
     alignment: Array
     duration: Array
@@ -80,6 +86,8 @@ class Blocks:
     low: Array
     high: Array
     time: Array
+    moment: Array
+    timed: int
     load: Array
     fixed: Array
     range_ptr: Array
@@ -89,6 +97,8 @@ class Blocks:
     unit: int
     linear: bool
     looks: int = 0
+    walls: int = 0
+    segment: int = 0
 
     @classmethod
     def of(
@@ -107,55 +117,57 @@ class Blocks:
 
     @classmethod
     def _of(cls, instance: LmemPacking, keep_going: Callable[[], bool]) -> Blocks:
-        block, b = _grouping(instance)
-        looks = Looks(keep_going)
+        block, shift, alignment = grouping(instance)
+        b, looks = len(alignment), Looks(keep_going)
         size = np.zeros(b, dtype=np.int64)
-        np.maximum.at(size, block, instance.size)
-        alignment = _alignment(instance, block, b)
-        fixed = np.full(b, -1, dtype=np.int64)
-        np.maximum.at(fixed, block, instance.fixed)
-        linear = instance.period is None
+        np.maximum.at(size, block, shift + instance.size)
         if instance.conflicts is None:
-            (first, end, low, high), time, count, duration = _timed(instance, block, b, looks)
-            load = np.zeros(len(time) + 1, dtype=np.int64)
-            np.add.at(load, first, high - low)
-            np.add.at(load, end, low - high)
+            found = sections(instance, block, shift, b, looks)
+            load = np.zeros(len(found.time) + 1, dtype=np.int64)
+            np.add.at(load, found.first, found.high - found.low)
+            np.add.at(load, found.end, found.low - found.high)
             load = np.cumsum(load)[:-1]
+            whole = found.timed == len(found.time) and np.array_equal(found.time, found.moment)
+            linear = instance.period is None and whole
         else:
-            from stagepack.instances.packing.cover import sections
+            from stagepack.instances.packing.cover import sections_of_graph
 
-            first, end, high, count, load, linear, short = sections(instance, block, looks)
+            found, load, linear, short = sections_of_graph(instance, block, shift, looks)
             (_cut_short.add if short else _cut_short.discard)(instance)
-            duration = np.bincount(np.repeat(np.arange(b), count), end - first, b).astype(np.int64)
-            low, time = np.zeros(len(first), dtype=np.int64), np.arange(len(load))
             looks()
-        pairs = _sharing(instance, block)
-        ptr = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
+        pairs = _sharing(instance, block, shift)
+        ptr = np.concatenate([[0], np.cumsum(found.count)]).astype(np.int64)
         looks()
         if len(pairs):
-            load -= _shared(pairs, ptr, first, end, high - low, len(time))
-        range_ptr, range_low, range_high = _ranges(instance, block, size, fixed, looks)
-        unit = _unit(instance, alignment, range_low)
+            held = found.high - found.low
+            load -= shared(pairs, ptr, found.first, found.end, held, len(found.time))
+        range_ptr, range_low, range_high, fixed = ranges(
+            instance, block, shift, size, alignment, looks
+        )
         return cls(
             block=block,
+            shift=shift,
             size=size,
             alignment=alignment,
-            duration=duration,
+            duration=found.duration,
             piece_ptr=ptr,
-            first=first,
-            end=end,
-            low=low,
-            high=high,
-            time=time,
+            first=found.first,
+            end=found.end,
+            low=found.low,
+            high=found.high,
+            time=found.time,
+            moment=found.moment,
+            timed=found.timed,
             load=load,
             fixed=fixed,
             range_ptr=range_ptr,
             range_low=range_low,
             range_high=range_high,
             may_share=pairs,
-            unit=unit,
+            unit=unit_of(instance, shift, alignment, range_low),
             linear=linear,
             looks=looks.times,
+            walls=walls(instance, block, shift, size, alignment),
         )
 
     @property
@@ -184,6 +196,21 @@ class Blocks:
             and bool((np.diff(self.piece_ptr) == 1).all())
             and not len(self.range_low)
             and bool((self.unit % self.alignment == 0).all())
+        )
+
+    @cached_property
+    def open(self) -> Blocks:
+        """The same blocks where they lie in segments and there are no other ranges, without ranges.
+
+        What places them must keep to `segment`.  Else, or with more than one piece a block, these.
+        """
+        if not self.walls or not self.rigid or (self.size > self.walls).any():
+            return self
+        if (np.diff(self.piece_ptr) != 1).any():
+            return self
+        none, ptr = np.zeros(0, dtype=np.int64), np.zeros(self.b + 1, dtype=np.int64)
+        return replace(
+            self, range_ptr=ptr, range_low=none, range_high=none, segment=self.walls, walls=0
         )
 
     @cached_property
@@ -218,6 +245,8 @@ class Blocks:
         end up to ``alignment - 1`` bytes higher.  Alignment then costs nothing more.  `unit` is
         for the peak only, whatever the objective.
         """
+        if self.open is not self:
+            return self.open.rounded
         step = int(self.alignment[0])
         if step == 1 or not self.rigid or (self.alignment != step).any():
             return self
@@ -226,12 +255,19 @@ class Blocks:
         load = np.zeros(self.sections + 1, dtype=np.int64)
         np.add.at(load, self.first, size[owner])
         np.add.at(load, self.end, -size[owner])
-        unit = math.gcd(int(np.gcd.reduce(size)), *self.range_low.tolist()) or 1
+        lengths = [*self.range_low.tolist(), self.segment]
+        unit = math.gcd(int(np.gcd.reduce(size)), *lengths) or 1
         return replace(self, size=size, high=size[owner], load=np.cumsum(load)[:-1], unit=unit)
 
     def expand(self, offsets: Array) -> Array:
         """Return the offset of each buffer, shape (n,), from that of each block."""
-        return np.asarray(offsets[self.block])
+        return np.asarray(offsets[self.block] + self.shift)
+
+    def gathered(self, offsets: Array) -> Array:
+        """Return the offset of each block, shape (b,), from that of each buffer."""
+        found = np.empty(self.b, dtype=np.int64)
+        found[self.block] = offsets - self.shift
+        return found
 
     def neighbours(self, pause: Pause = lambda: None) -> tuple[Array, Array]:
         """Return the blocks that share a section with each block: see :func:`.meetings`."""
@@ -242,43 +278,34 @@ class Blocks:
 # ---------------------------------------------------------------------- buffers to blocks
 
 
-def _grouping(instance: LmemPacking) -> tuple[Array, int]:
-    """Return the block of each buffer and the number of blocks."""
-    if not instance.colocated:
-        return np.arange(instance.n), instance.n
-    leader = np.arange(instance.n)
-    for group in instance.colocated:
-        leader[list(group)] = group[0]
-    leaders, block = np.unique(leader, return_inverse=True)
-    return block.astype(np.int64), len(leaders)
-
-
-def _by_owner(owner: Array, first: Array, b: int) -> Array:
-    """Return an order of pieces by their block, then by section."""
-    many = len(owner)
-    if (first[1:] < first[:-1]).any() or many * b > LARGEST:
-        return np.lexsort((first, owner))
-    # One sort of numbers is several times as fast as one of their indices.
-    return np.sort(owner * many + np.arange(many)) % many
-
-
-def _sharing(instance: LmemPacking, block: Array) -> Array:
+def _sharing(instance: LmemPacking, block: Array, shift: Array) -> Array:
     """Return the pairs of blocks that may overlap at equal offsets, ascending.
 
     Members that are no in-place pairs must not meet at equal offsets.
     """
-    pairs = np.array(instance.in_place, dtype=np.int64).reshape(-1, 2)
-    pairs = block[pairs[(instance.size[pairs] > 0).all(axis=1)]]
-    pairs = np.unique(np.sort(pairs[pairs[:, 0] != pairs[:, 1]], axis=1), axis=0)
-    if not len(pairs) or not instance.colocated:
+    exempt = set(instance.in_place) - set(instance.apart)
+    alone = set(instance.exclusive)
+    exempt = {pair for pair in exempt if not alone.intersection(pair)}
+    pairs = np.array(sorted(exempt), dtype=np.int64).reshape(-1, 2)
+    pairs = pairs[(instance.size[pairs] > 0).all(axis=1)]
+    pairs = pairs[block[pairs[:, 0]] != block[pairs[:, 1]]]
+    if (shift[pairs[:, 0]] != shift[pairs[:, 1]]).any():
+        i, j = pairs[np.argmax(shift[pairs[:, 0]] != shift[pairs[:, 1]])].tolist()
+        raise InputError(
+            f"buffers {instance.buffer_id(i)} and {instance.buffer_id(j)} belong to buffers that "
+            "their views lift to different multiples of their alignments",
+            field="in_place",
+            remedy="give them equal alignments, or leave out the pair",
+        )
+    pairs = np.unique(np.sort(block[pairs], axis=1), axis=0)
+    if not len(pairs) or not (instance.colocated or instance.views):
         return pairs
-    single = Blocks.of(instance.replace(colocated=()))
-    exempt = set(instance.in_place)
+    single = Blocks.of(instance.replace(colocated=(), views=()))
     order = np.argsort(block, kind="stable")
     members = np.split(order, np.flatnonzero(np.diff(block[order])) + 1)
     keep = [
         not any(
-            _meet_at_equal_offsets(single, x, y)
+            _meet_at_equal_offsets(single, x, y, int(shift[y] - shift[x]))
             for x in members[i].tolist()
             for y in members[j].tolist()
             if (min(x, y), max(x, y)) not in exempt
@@ -288,309 +315,12 @@ def _sharing(instance: LmemPacking, block: Array) -> Array:
     return np.asarray(pairs[keep])
 
 
-def _meet_at_equal_offsets(single: Blocks, x: int, y: int) -> bool:
-    """Tell whether two buffers overlap, at some time, when they have one offset."""
+def _meet_at_equal_offsets(single: Blocks, x: int, y: int, above: int) -> bool:
+    """Tell whether two buffers overlap, at some time, when y lies so far `above` x."""
     for p in range(single.piece_ptr[x], single.piece_ptr[x + 1]):
         for q in range(single.piece_ptr[y], single.piece_ptr[y + 1]):
             together = single.first[p] < single.end[q] and single.first[q] < single.end[p]
-            if together and single.low[p] < single.high[q] and single.low[q] < single.high[p]:
+            low, high = above + single.low[q], above + single.high[q]
+            if together and single.low[p] < high and low < single.high[p]:
                 return True
     return False
-
-
-def _alignment(instance: LmemPacking, block: Array, b: int) -> Array:
-    if not instance.colocated:
-        return instance.alignment
-    alignment = np.ones(b, dtype=np.int64)
-    np.lcm.at(alignment, block, instance.alignment)
-    return alignment
-
-
-def _unit(instance: LmemPacking, alignment: Array, low: Array) -> int:
-    """Return the gcd of all lengths an offset can be made of.
-
-    A block slides down until it meets another, the begin of a range or a multiple of its alignment;
-    for bank conflicts also the begin of a bank, for moves its previous offset.
-    """
-    lengths = [instance.size, low, instance.fixed[instance.fixed >= 0]]
-    lengths += [np.array([x for gap in instance.gaps for x in (gap.low, gap.high)], dtype=np.int64)]
-    if instance.objective is Objective.BANK_CONFLICTS and instance.banks is not None:
-        lengths.append(np.array([instance.banks.nbytes]))
-    if instance.objective is Objective.MOVES:
-        lengths.append(instance.previous[instance.previous >= 0])
-    unit = math.gcd(*(int(np.gcd.reduce(part)) for part in lengths if len(part)))
-    return aligned_unit(unit, alignment)
-
-
-def aligned_unit(unit: int, alignment: Array) -> int:
-    """Return the unit of offsets made of multiples of `unit`, rounded up to alignments.
-
-    It divides `unit` (0: is 1), and each alignment divides it or is a multiple of it.
-    """
-    unit = unit or 1  # of no bytes at all
-    while True:  # an alignment that divided the unit may not divide a smaller one
-        finer = alignment[(unit % alignment != 0) & (alignment % unit != 0)]
-        if not len(finer):
-            return unit
-        unit = math.gcd(unit, int(np.gcd.reduce(finer)))
-
-
-def _ranges(
-    instance: LmemPacking, block: Array, size: Array, fixed: Array, looks: Callable[[], object]
-) -> tuple[Array, Array, Array]:
-    """Return the ranges of every block: allowed less reserved ones, or the fixed place."""
-    b = len(size)
-    given: dict[int, list[tuple[int, int]]] = {}
-    for item in instance.allowed:
-        given.setdefault(item.buffer, []).append((item.low, item.high))
-    alone = np.bincount(block, minlength=b)[block] == 1
-    free_to_go = alone & (instance.fixed < 0) & (instance.size > 0) & bool(instance.reserved)
-    free_to_go[list(given)] = False
-    everywhere = np.flatnonzero(~free_to_go).tolist() if instance.reserved else sorted(given)
-    places: dict[int, list[tuple[int, int]]] = {}
-    for buffer in everywhere:
-        nbytes, at = int(instance.size[buffer]), int(block[buffer])
-        spans = sorted(given.get(buffer, [(0, 2**62)]))
-        free = _without(spans, instance.reserved, points=not nbytes)
-        starts = _joined([(low, high - nbytes) for low, high in free if high - nbytes >= low])
-        places[at] = _common(places[at], starts) if at in places else starts
-    for at in np.flatnonzero(fixed >= 0).tolist():
-        where = int(fixed[at])
-        places[at] = _common(places.get(at, [(0, 2**62)]), [(where, where)])
-    count = np.zeros(b, dtype=np.int64)
-    rows: dict[int, list[tuple[int, int]]] = {}
-    for at, found in places.items():
-        span = found or [(0, -int(size[at]) - 1)]  # nowhere: a range of less than no bytes
-        rows[at] = [(begin, min(last + int(size[at]), 2**62)) for begin, last in span]
-        count[at] = len(span)
-    holes = _without([(0, 2**62)], instance.reserved)
-    free = block[free_to_go]
-    for begin, end in holes:
-        looks()  # of thousands of reserved ranges, each is compared with all blocks
-        count[free] += size[free] <= end - begin
-    ptr = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
-    low, high = np.empty((2, int(ptr[-1])), dtype=np.int64)
-    for at, row in rows.items():
-        low[ptr[at] : ptr[at + 1]], high[ptr[at] : ptr[at + 1]] = zip(*row, strict=True)
-    cursor = ptr[free]
-    for begin, end in holes:
-        looks()
-        fits = size[free] <= end - begin
-        low[cursor[fits]], high[cursor[fits]] = begin, end
-        cursor += fits
-    return ptr, low, high
-
-
-def _without(
-    spans: list[tuple[int, int]], reserved: tuple[tuple[int, int], ...], *, points: bool = False
-) -> list[tuple[int, int]]:
-    """Return ranges less the `reserved` ones, which ascend; with `points` empty ones, too."""
-    free = []
-    for low, high in spans:
-        for begin, end in reserved:
-            if begin < high and end > low:
-                if begin + points > low:
-                    free.append((low, begin))
-                low = end
-        if low < high + points:
-            free.append((low, high))
-    return free
-
-
-def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return inclusive spans in order, those that overlap as one."""
-    found: list[tuple[int, int]] = []
-    for low, last in sorted(spans):
-        if found and low <= found[-1][1]:
-            found[-1] = (found[-1][0], max(last, found[-1][1]))
-        else:
-            found.append((low, last))
-    return found
-
-
-def _common(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return where two lists of inclusive spans agree."""
-    return [(max(a, c), min(b, d)) for a, b in one for c, d in other if max(a, c) <= min(b, d)]
-
-
-# ---------------------------------------------------------------------- time to sections
-
-
-def _timed(
-    instance: LmemPacking, block: Array, b: int, looks: Looks
-) -> tuple[tuple[Array, Array, Array, Array], Array, Array, Array]:
-    """Return pieces by block (first, end, low, high), and a moment of each section.
-
-    Then how many pieces each block has, and how long it is alive.
-    """
-    owner, start, stop, low, high = _pieces(instance, block)
-    first, end, time = _compress(start, stop)
-    looks()  # of millions every pass takes a while: others hear of it
-    count = np.bincount(owner, minlength=b)
-    duration = np.zeros(b, dtype=np.int64)
-    np.add.at(duration, owner, stop - start)
-    if len(owner) > b or not np.array_equal(owner, np.arange(b)):
-        order = _by_owner(owner, first, b)
-        looks()
-        first, end, low, high = first[order], end[order], low[order], high[order]
-    looks()
-    return (first, end, low, high), time, count, duration
-
-
-def _pieces(instance: LmemPacking, block: Array) -> tuple[Array, Array, Array, Array, Array]:
-    """Return pieces: block, [start, stop) in time, [low, high) above the offset."""
-    empty = bool((instance.size == 0).any())
-    if not (instance.gaps or instance.colocated or instance.period is not None or empty):
-        zero = np.zeros(instance.n, dtype=np.int64)
-        return block, instance.start, instance.end, zero, instance.size
-    rows = [block, instance.start, instance.end, np.zeros(instance.n, dtype=np.int64)]
-    columns = np.stack([*rows, instance.size], axis=1)
-    if instance.gaps:
-        held = np.unique([gap.buffer for gap in instance.gaps])
-        columns = np.concatenate([np.delete(columns, held, axis=0), _between_gaps(instance, block)])
-    columns = columns[(columns[:, 1] < columns[:, 2]) & (columns[:, 3] < columns[:, 4])]
-    if instance.period is not None:
-        columns = _turns(columns, instance.period)
-    if instance.colocated:
-        several = np.bincount(block)[columns[:, 0]] > 1
-        merged = np.array(_union(columns[several].tolist()), dtype=np.int64).reshape(-1, 5)
-        columns = np.concatenate([columns[~several], merged])
-    if empty:  # most searches want a piece of each block
-        columns = np.concatenate([columns, _of_no_bytes(instance, block, columns)])
-    first, second, third, fourth, fifth = (np.ascontiguousarray(row) for row in columns.T)
-    return first, second, third, fourth, fifth
-
-
-def _of_no_bytes(instance: LmemPacking, block: Array, pieces: Array) -> Array:
-    """Return a piece for each block of no bytes, alone, one after the other, after all `pieces`."""
-    nothing = np.setdiff1d(block, block[instance.size > 0])
-    begin = pieces[:, 2].max(initial=instance.start.min()) + np.arange(len(nothing))
-    zero = np.zeros_like(begin)
-    return np.stack([nothing, begin, begin + 1, zero, zero], axis=1)
-
-
-def _between_gaps(instance: LmemPacking, block: Array) -> Array:
-    """Return the pieces, shape (pieces, 5), of the buffers that have gaps; some are empty."""
-    pieces: list[Piece] = []
-    gaps: dict[int, list[tuple[int, int, int, int]]] = {}
-    for gap in instance.gaps:
-        gaps.setdefault(gap.buffer, []).append((gap.start, gap.end, gap.low, gap.high))
-    for buffer, found in gaps.items():
-        at, now, nbytes = (int(of[buffer]) for of in (block, instance.start, instance.size))
-        for begin, stop, low, high in sorted(found):
-            pieces.append((at, now, begin, 0, nbytes))
-            pieces.append((at, begin, stop, low, high))
-            now = stop
-        pieces.append((at, now, int(instance.end[buffer]), 0, nbytes))
-    return np.array(pieces, dtype=np.int64).reshape(-1, 5)
-
-
-def _turns(pieces: Array, period: int) -> Array:
-    """Cut pieces of circular time, shape (pieces, 5), where the period begins anew."""
-    pieces = pieces.copy()
-    pieces[pieces[:, 1] >= period, 1:3] -= period
-    over = pieces[pieces[:, 2] > period]
-    pieces[:, 2] = np.minimum(pieces[:, 2], period)
-    over[:, 1], over[:, 2] = 0, over[:, 2] - period
-    return np.concatenate([pieces, over])
-
-
-def _union(pieces: list[Piece]) -> list[Piece]:
-    """Merge what colocated buffers hold: at every moment, the union of their bytes.
-
-    O(moments * windows that differ): without gaps only the largest counts.
-    """
-    found: list[Piece] = []
-    groups: dict[int, list[Piece]] = {}
-    for piece in pieces:
-        groups.setdefault(piece[0], []).append(piece)
-    for owner, parts in groups.items():
-        changes: dict[int, list[tuple[tuple[int, int], int]]] = {}
-        for _, start, end, low, high in parts:
-            changes.setdefault(start, []).append(((low, high), 1))
-            changes.setdefault(end, []).append(((low, high), -1))
-        alive: Counter[tuple[int, int]] = Counter()
-        tallest: list[int] = []  # tops of the windows from 0 up, negated; a heap, with dead ones
-        above: set[tuple[int, int]] = set()
-        running: dict[tuple[int, int], int] = {}  # bytes held -> since when
-        for moment in sorted(changes):
-            for window, change in changes[moment]:
-                alive[window] += change
-                if window[0]:
-                    (above.add if alive[window] else above.discard)(window)
-                elif change > 0:
-                    heapq.heappush(tallest, -window[1])
-            while tallest and not alive[0, -tallest[0]]:
-                heapq.heappop(tallest)
-            now = set(_joined([*([(0, -tallest[0])] if tallest else []), *above]))
-            over = [window for window in running if window not in now]
-            found += [(owner, running.pop(window), moment, *window) for window in over]
-            for window in now:
-                running.setdefault(window, moment)
-    return found
-
-
-def _shared(
-    pairs: Array, ptr: Array, first: Array, end: Array, held: Array, sections: int
-) -> Array:
-    """Return, per section, what sharing can save at most: all but the largest of each cluster."""
-    from stagepack.instances.joining import Joined
-
-    joined = Joined[int]()
-    for i, j in pairs.tolist():
-        joined.join(i, j)
-    alive = (
-        block for block in dict.fromkeys(pairs.ravel().tolist()) if ptr[block] < ptr[block + 1]
-    )
-    saved = np.zeros(sections, dtype=np.int64)
-    for members in joined.sets(alive):
-        changes: dict[int, list[tuple[int, int]]] = {}
-        for i in members:
-            for piece in range(ptr[i], ptr[i + 1]):
-                changes.setdefault(int(first[piece]), []).append((i, int(held[piece])))
-                changes.setdefault(int(end[piece]), []).append((i, -int(held[piece])))
-        now = dict.fromkeys(members, 0)
-        total, largest = 0, [(0, members[0])]  # a heap of (- bytes, block), with stale ones
-        for at, upto in itertools.pairwise(sorted(changes)):
-            for i, change in changes[at]:
-                now[i] += change
-                total += change
-                heapq.heappush(largest, (-now[i], i))
-            while -largest[0][0] != now[largest[0][1]]:
-                heapq.heappop(largest)
-            saved[at:upto] += total + largest[0][0]
-    return saved
-
-
-def _compress(start: Array, stop: Array) -> tuple[Array, Array, Array]:
-    """Return the sections [first, end) of every interval, and a moment of each section.
-
-    A section is a maximal set of intervals that are alive together: it is full at the last start
-    before an end.  O(n) where times span less than a few n, else O(n log n).
-    """
-    if not len(start):  # nothing is ever alive
-        nothing = np.zeros(0, dtype=np.int64)
-        return nothing, nothing, np.zeros(1, dtype=np.int64)
-    origin = int(start.min())
-    span = int(stop.max()) - origin
-    if span <= 8 * len(start) + 1024:
-        moments = None
-        begin, leave, count = start - origin, stop - origin, span + 1
-    else:
-        moments, ranks = np.unique(np.concatenate([start, stop]), return_inverse=True)
-        begin, leave, count = ranks[: len(start)], ranks[len(start) :], len(moments)
-    births = np.zeros(count, dtype=bool)
-    births[begin] = True
-    deaths = np.zeros(count, dtype=np.int64)
-    deaths[leave] = 1
-    np.cumsum(deaths, out=deaths)
-    starts = np.flatnonzero(births)
-    # A start closes its section when something ends before the next start, or with it.
-    closes = np.ones(len(starts), dtype=bool)
-    closes[:-1] = deaths[starts[1:]] > deaths[starts[:-1]]
-    full = starts[closes]
-    before = np.zeros(count + 1, dtype=np.int64)
-    before[full + 1] = 1
-    np.cumsum(before, out=before)
-    time = full + origin if moments is None else moments[full]
-    return before[begin], before[leave], time

@@ -47,6 +47,7 @@ TABLE: Table[LmemPacking, PackingSolution] = Table(
     ),
 )
 
+
 COMPARED = ("best-fit-lifetime", "greedy-by-size", "greedy-by-breadth", "bank-aware")
 """Greedy rules that comparisons run unasked."""
 

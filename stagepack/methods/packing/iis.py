@@ -224,9 +224,8 @@ def lifetime(instance: LmemPacking, buffers: tuple[int, ...]) -> tuple[int, int]
             alive[blocks.first[p]] += 1
             alive[blocks.end[p]] -= 1
     crowded: Array = np.flatnonzero(np.cumsum(alive)[:-1] >= min(2, len(chosen)))
-    if not len(crowded):
-        return None
-    return int(blocks.time[crowded[0]]), int(blocks.time[crowded[-1]])
+    crowded = blocks.moment[crowded[crowded < blocks.timed]]
+    return (int(crowded.min()), int(crowded.max())) if len(crowded) else None
 
 
 # ---------------------------------------------------------------------- what would mend it

@@ -31,6 +31,11 @@ FEATURES = (
     ("Reserved", "reserved_bytes", "{} byte{s}"),
     ("Colocated", "colocated", "{} group{s}"),
     ("In place", "in_place", "{} pair{s}"),
+    ("Views", "views", "{} buffer{s} inside of others"),
+    ("Kept apart", "apart", "{} pair{s}"),
+    ("Exempt", "exempt", "{} pair{s}"),
+    ("Exclusive", "exclusive", "{} buffer{s}"),
+    ("Segments", "segment", "of {} byte{s}"),
     ("Placed before", "previous", "{} buffer{s}"),
     ("Hints", "hints", "{} buffer{s}"),
 )
@@ -57,7 +62,7 @@ class PackingView(View[LmemPacking, PackingSolution]):
             "blocks": blocks.b,
             "sections": blocks.sections,
             "total_bytes": int(instance.size.sum()),
-            "largest_load": {"bytes": load, "time": int(blocks.time[tallest]) if timed else None},
+            "largest_load": {"bytes": load, "time": int(blocks.moment[tallest]) if timed else None},
             # Pairs in place may count once, memories share the load: then it bounds no peak.
             "load_bound": None if instance.in_place or instance.memories else load,
             "capacity": instance.capacity,
@@ -81,6 +86,11 @@ class PackingView(View[LmemPacking, PackingSolution]):
             "reserved_bytes": sum(high - low for low, high in instance.reserved),
             "colocated": len(instance.colocated),
             "in_place": len(instance.in_place),
+            "views": len(instance.views),
+            "apart": len(instance.apart),
+            "exempt": len(instance.exempt),
+            "exclusive": len(instance.exclusive),
+            "segment": instance.segment or 0,
             "previous": int((instance.previous >= 0).sum()),
             "hints": int((instance.hint >= 0).sum()),
             "banks": None

@@ -55,7 +55,8 @@ def place(
     effort.spend(
         tuning.dive.step * min(tuning.dive.budget, tuning.dive.steps_a_block * blocks.b)
     )  # the last call
-    while proceed(dive, order, first, end, size, offsets, tuning.dive.budget):
+    budget = tuning.dive.budget
+    while proceed(dive, order, first, end, size, blocks.segment, offsets, budget):
         effort.spend(tuning.dive.step * tuning.dive.budget)
         if keep_going is not None and not keep_going():
             return None

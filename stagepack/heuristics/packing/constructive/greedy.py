@@ -114,6 +114,7 @@ def place_in_order(
     offsets = np.full(blocks.b, -1, dtype=np.int64) if placed is None else placed.copy()
     order = order[offsets[order] < 0]
     limit = FAR // 2 if ceiling is None else ceiling
+    blocks = blocks if policy == BANKS else blocks.open
     if banks is not None:
         limit = min(limit, banks.number * banks.nbytes)
     if policy != BANKS and whole(blocks):
@@ -170,7 +171,8 @@ def _by_slabs(
 ) -> bool:
     """Place blocks of one full-height piece; fill `offsets`, return whether all found a place."""
     given = (blocks.first, blocks.end, blocks.size, blocks.alignment)
-    plain = Whole(*map(np.array, given))
+    first, end, size, alignment = (np.array(column) for column in given)
+    plain = Whole(first, end, size, alignment, blocks.segment)
     length_class = Measures(blocks).length_class[order]
     cuts = np.flatnonzero(np.diff(length_class)) + 1
     if len(cuts) >= tuning.greedy.slab_widths:

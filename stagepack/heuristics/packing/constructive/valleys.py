@@ -263,6 +263,7 @@ def _table(spans: Spans, classes: Array, order: Array, circular: bool) -> tuple[
         range_ptr=blocks.range_ptr,
         range_low=blocks.range_low,
         range_high=blocks.range_high,
+        segment=blocks.segment,
         twin=twin,
         shortest=np.empty(len(leaves), dtype=np.int64),
         tree_ptr=tree_ptr,
@@ -280,7 +281,7 @@ def on_ring(
     For blocks that may lie anywhere, in linear time.
     """
     blocks = spans.blocks
-    if not blocks.linear or len(blocks.range_low):
+    if not blocks.linear or len(blocks.range_low) or blocks.segment:
         return None
     low = int(blocks.load.max(initial=0))
     high = int(low * tuning.valleys.widest_ring)

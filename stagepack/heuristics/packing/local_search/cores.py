@@ -195,8 +195,9 @@ def _part(blocks: Blocks, members: Array) -> Blocks:
             blocks.time[blocks.first[members]],
             blocks.time[blocks.end[members] - 1] + 1,
             alignment=blocks.alignment[members],
+            segment=blocks.segment or None,
         )
-    )
+    ).open
 
 
 def _pack_core(

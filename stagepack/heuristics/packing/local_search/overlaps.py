@@ -32,7 +32,7 @@ def unsupported(blocks: Blocks) -> str:
     """Return why overlaps are not minimised for `blocks`, or ''."""
     if not blocks.rigid:
         return "overlaps are minimised for blocks of full height at all times only"
-    if len(blocks.range_low):
+    if len(blocks.range_low) or blocks.segment:
         return "overlaps are minimised for blocks that may lie anywhere only"
     if (np.gcd.reduce(blocks.size) % blocks.alignment).any():
         return "overlaps are minimised where all sizes are multiples of all alignments only"
