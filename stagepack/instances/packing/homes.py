@@ -108,7 +108,7 @@ def _share(instance: LmemPacking, where: Array, memories: tuple[int, ...], buffe
     chosen = instance.select(
         buffers.tolist(),
         memories=levels,
-        homes=where[np.ix_(buffers, list(memories))],
+        homes=where[np.ix_(buffers, np.array(memories))],
         objective=objective,
     )
     return Share(memories, buffers, chosen, constant)

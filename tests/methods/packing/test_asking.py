@@ -127,8 +127,8 @@ def test_spilling_ends_soon_after_a_no_and_has_an_answer(asked: int) -> None:
     with effort.counting():
         placed = spill.place(instance, keep_going)
         assert effort.spent() > 0
-    assert placed is not None
-    assert not instance.check(PackingSolution.of(instance, *placed))
+    assert placed.fits
+    assert not instance.check(PackingSolution.of(instance, placed.offsets, placed.memory))
     assert since[0] < asked + 20
 
 
