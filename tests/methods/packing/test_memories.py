@@ -7,9 +7,11 @@ import pytest
 
 import stagepack as sp
 from stagepack.errors import InputError
+from stagepack.evidence import Proof
 from stagepack.instances.packing import LmemPacking, Memory, Objective, PackingSolution
 from stagepack.methods import packing as methods
 from stagepack.result import Result, Status
+from stagepack.verify import verify
 from tests.packing_cases import FEATURES, brute_force, random_packing
 
 OBJECTIVES = [
@@ -239,6 +241,30 @@ def test_a_buffer_without_a_memory_is_named() -> None:
     assert result.status is Status.INFEASIBLE
     assert "buffer b of 99 bytes fits in none of its memories: x (10), y (20)" in result.reason
     assert not sp.check_result(instance, result).false
+
+
+def test_what_is_no_proof_of_memories_is_not_taken_for_one() -> None:
+    size, start, end = [40, 30, 20], [0, 0, 0], [2, 2, 2]
+    given = LmemPacking.from_arrays(
+        size, start, end, memories=[("fast", 90), ("slow", 50)], homes={0: "fast", 1: "fast"},
+        objective="peak",
+    )  # fmt: skip
+    honest = [{"memories": [0], "moment": 0}]
+    both = [{"memories": [0, 1], "moment": 0}]
+
+    def shown(bound: int | None, sets: list[dict[str, object]]) -> bool:
+        return (
+            verify(given, bound, Proof.WITNESS, {"rule": "memories", "sets": sets}).proof
+            is not None
+        )
+
+    assert shown(70, honest)
+    assert shown(90, both)
+    assert not shown(91, both)
+    assert not shown(140, honest * 2)
+    assert not shown(160, honest + both)
+    assert not shown(None, honest)
+    assert not shown(91, [{"memories": [0, 1], "moment": 5}])
 
 
 def test_every_other_method_refuses_several_memories_by_name() -> None:
