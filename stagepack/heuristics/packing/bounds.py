@@ -47,7 +47,9 @@ def heavy_clique(
     offset are in none together; of members of unlike size the smallest counts.  Of many blocks only
     those with the heaviest neighbours are looked at.
     """
-    if instance.conflicts is None or blocks.sections == 1:  # the load is that of the one clique
+    # In time every clique is in a section, all of which counts where nothing is shared.
+    known = blocks.sections == 1 or (blocks.linear and not len(blocks.may_share))
+    if instance.conflicts is None or known:
         return 0, []
     keep_going()  # the normal form of many conflicts took its time
     i, j = blocks.block[instance.conflicts.T]

@@ -125,6 +125,16 @@ class ConflictTuning(Tuning):
     clique_passes: int = 2
     """Times that all neighbours are looked at in search of a heavy clique by one key; by trial."""
 
+    peeled: int = 60_000_000
+    """Steps of taking away neighbours until a clique is left; by trial."""
+
+    widest: int = 2_000_000
+    """Neighbours of its neighbours up to which a clique is sought so around a buffer: less than a
+    tenth of a second."""
+
+    dived: float = 1e-6
+    """Seconds of a buffer in a dive, beside its neighbours; measured."""
+
     sweeps: int = 4
     """Sweeps of one kind before as many of the other; by trial."""
 

@@ -293,6 +293,15 @@ class GraphTuning(Tuning):
     """Times the limit that an answer may come late; where a normal form would come later, conflicts
     are gone through as listed."""
 
+    explained: float = 5e-8
+    """Seconds of an end of a conflict until lifetimes are found that explain all; measured."""
+
+    explaining: float = 0.7
+    """Part of the time that is left which looking for lifetimes may take."""
+
+    bounding: float = 0.15
+    """Part of the time that is left in which cliques are peeled out of neighbours; by trial."""
+
     share: float = 0.5
     """Part of the time that covering leaves in which placements are lowered first; by trial."""
 

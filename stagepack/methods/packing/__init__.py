@@ -229,4 +229,4 @@ def shared(instance: LmemPacking) -> str:
     """Return which code all methods share on which a proof rests; "" for none."""
     if instance.conflicts is None:
         return ""
-    return "all methods see conflicts through the same cover by cliques"
+    return "all methods see conflicts through the same cliques, or lifetimes"

@@ -47,7 +47,7 @@ def place_first(attempt: Attempt) -> Quick:
     progress, key = attempt.progress, constructive.valleys.KEYS[0]
     began = progress.spent
     attempt.keep_going()  # the normal form of a million buffers took its time
-    if progress.solution is None and _tangled(attempt.instance, tuning=tuning):
+    if progress.solution is None and _tangled(attempt):
         methods.graphs.offer_first_fit(attempt.instance, progress, tuning=tuning)
     spans = constructive.valleys.Spans(attempt.blocks.rounded, tuning=tuning)
     _placed.add(progress)
@@ -60,9 +60,10 @@ def place_first(attempt: Attempt) -> Quick:
     return Quick(spans, progress.spent - began, offsets, key)
 
 
-def _tangled(instance: LmemPacking, *, tuning: PackingTuning) -> bool:
+def _tangled(attempt: Attempt) -> bool:
     """Whether first fit over conflicts comes first: valleys over cliques may be a stack."""
-    graph = instance.conflicts
+    instance, tuning = attempt.instance, attempt.tuning
+    graph = None if attempt.blocks.linear else instance.conflicts
     many = graph is not None and len(graph) > tuning.scale.late_conflicts
     return many and not math.isinf(methods.graphs.first_fit_takes(instance, tuning=tuning))
 
@@ -71,7 +72,7 @@ def before_it_is_too_late(attempt: Attempt) -> Callable[[], bool]:
     """Return a `keep_going` that leaves the time for a first placement, should it be needed."""
     tuning = attempt.tuning
     seconds = tuning.scale.block * attempt.blocks.b * (1 if attempt.blocks.linear else 2)
-    if _tangled(attempt.instance, tuning=tuning):
+    if _tangled(attempt):
         seconds += methods.graphs.first_fit_takes(attempt.instance, tuning=tuning)
 
     def go_on() -> bool:

@@ -355,7 +355,7 @@ def _search_all(attempt: Attempt, low: Array | None, settings: Settings) -> None
     annealed = auto.annealing and not local_search.annealing.unsupported(blocks)
     narrowed = auto.windows and not heuristics.window_bounds.unsupported(blocks)
     mostly = annealed and bool(local_search.overlaps.unsupported(blocks.rounded))
-    tangled = attempt.instance.conflicts is not None
+    tangled = attempt.instance.conflicts is not None and not blocks.linear
     fit = attempt.instance.objective is Objective.FIT
     exactly = auto.early_exact if mostly else auto.first_turn
     locally = auto.annealing_turn if mostly else auto.first_turn

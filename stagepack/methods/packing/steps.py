@@ -481,6 +481,8 @@ def raise_by_windows(attempt: Attempt, passes: int, keep_going: Callable[[], boo
     ):
         first, last = attempt.blocks.time[window.first], attempt.blocks.time[window.end - 1]
         source = f"exhausted window [{first:,}, {last:,}]"
+        if attempt.instance.conflicts is not None:  # of time that nobody gave
+            source = f"exhausted run of {window.end - window.first:,} cliques"
         attempt.progress.raise_bound(window.bound, source)
         if ceiling is not None and window.bound > ceiling:
             within = window.first, window.end
