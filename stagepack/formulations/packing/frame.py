@@ -35,9 +35,9 @@ from typing import assert_never
 import numpy as np
 
 from stagepack.errors import InputError
+from stagepack.heuristics.packing.homes import alone_in, possible
 from stagepack.instances.packing.blocks import Blocks, aligned_unit
 from stagepack.instances.packing.data import PackingSolution
-from stagepack.instances.packing.homes import alone_in, possible
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.problem import Objective
 from stagepack.instances.profile import Array

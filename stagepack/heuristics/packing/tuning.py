@@ -382,7 +382,7 @@ class ModelTuning(Tuning):
 
 @dataclass(frozen=True, kw_only=True)
 class HomesTuning(Tuning):
-    """The local search over the memories in which blocks live."""
+    """The local search over the memories in which blocks live, and their bounds."""
 
     tries: int = 400
     """Changes without any gain after which it ends; by trial."""
@@ -401,6 +401,12 @@ class HomesTuning(Tuning):
 
     remembered: int = 4_000
     """Packings of a memory that are kept."""
+
+    sets: int = 6
+    """Memories up to which bounds look at all sets of them, beyond at each and all together."""
+
+    crowded: int = 100_000
+    """Buffers beyond which bounds look at none of these."""
 
     share: float = 0.3
     """Part of the time that is left which it takes before a model is built; most of it without."""

@@ -18,11 +18,11 @@ import numpy as np
 from stagepack.heuristics import effort
 from stagepack.heuristics.packing.constructive import greedy, valleys
 from stagepack.heuristics.packing.constructive.spill_kernels import fill
+from stagepack.heuristics.packing.homes import alone_in, possible
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.arrays import distinct
 from stagepack.instances.packing import LmemPacking, Objective
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.instances.packing.homes import alone_in, possible
 from stagepack.instances.profile import Array
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from stagepack.errors import InputError
-from stagepack.instances.packing import LmemPacking, Memory, Objective, View, homes, said
+from stagepack.formats import memories as said
+from stagepack.heuristics.packing import homes
+from stagepack.instances.packing import LmemPacking, Memory, Objective, View
 
 
 def four(**options: object) -> LmemPacking:
