@@ -64,6 +64,8 @@ if TYPE_CHECKING:
     from stagepack.instances.packing import LmemPacking as LmemPacking
     from stagepack.instances.packing import Memory as Memory
     from stagepack.instances.packing import PackingSolution as PackingSolution
+    from stagepack.instances.packing import Penalties as Penalties
+    from stagepack.instances.packing import View as View
     from stagepack.instances.packing import measure as measure
     from stagepack.instances.phases import PhaseSchedule as PhaseSchedule
     from stagepack.instances.phases import PhaseSolution as PhaseSolution

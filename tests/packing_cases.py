@@ -6,6 +6,7 @@ it plays all moments of time one by one and shares no code with the normal form 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,6 +39,9 @@ FEATURES = (
 )
 """Options of an instance that a random one may have; the objective is chosen apart."""
 
+RELATIONS = ("apart", "exempt", "views", "exclusive", "segment", "lives", "penalties")
+"""More of them: what buffers have to do with one another."""
+
 Random = np.random.Generator
 
 TIGHT = ((0, 2, 4), (0, 1, 6), (0, 3, 5), (1, 2, 4), (1, 4, 2), (2, 5, 7), (3, 4, 7), (4, 5, 8))
@@ -67,13 +71,16 @@ def random_packing(
     rng : Generator
         Where the numbers come from.
     features : collection of str
-        Out of `FEATURES`; "conflicts" replaces lifetimes, "circular" and "gaps" need them.
+        Out of `FEATURES` and `RELATIONS`; "conflicts" replaces lifetimes, "circular", "gaps" and
+        "lives" need them.  "memories" are several, with homes, also for other objectives.
     objective : Objective
         What to minimise; what it needs (capacity, banks, memories, old offsets) is added.
     n : int, optional
         Number of buffers.
     """
     objective = Objective(objective)
+    one = objective in (Objective.MOVES, Objective.BANK_CONFLICTS)
+    features = [name for name in features if name != "memories" or not one]
     n = int(rng.integers(3, 8 if objective is Objective.PEAK else 6)) if n is None else n
     scale = int(rng.choice([1, 1, 2, 3]))
     size = rng.integers(1, 6, n) * scale
@@ -105,8 +112,10 @@ def random_packing(
         given["in_place"] = [
             tuple(rng.permutation(n)[:2].tolist()) for _ in range(int(rng.integers(1, 4)))
         ]
+    given |= _relations(rng, given, features)
+    size = given["size"]
     load = int(size.sum())
-    if objective in (Objective.FIT, Objective.MOVES) or (
+    if objective in (Objective.FIT, Objective.MOVES, Objective.PENALTIES) or (
         objective is not Objective.SPILL and rng.random() < 0.3
     ):
         given["capacity"] = max(int(size.max()), int(load * rng.uniform(0.4, 1.2)))
@@ -120,7 +129,77 @@ def random_packing(
         last = None if rng.random() < 0.5 else load
         given["memories"] = [Memory("near", small, 1), Memory("far", last, int(rng.integers(1, 5)))]
         given["accesses"] = rng.integers(0, 9, n)
+    elif "memories" in features:
+        given.pop("capacity", None)
+        given["memories"] = [
+            Memory(
+                name,
+                max(1, int(load * rng.uniform(0.2, 0.9)))
+                if objective is not Objective.PEAK or rng.random() < 0.5
+                else None,
+                0,
+                tuple(_spans(rng, 1, 4 * scale)) if rng.random() < 0.3 else (),
+                int(rng.choice([1, 1, 2])),
+            )
+            for name in ("near", "far", "third")[: int(rng.integers(1, 4))]
+        ]
+    if "memories" in features:
+        homes = rng.random((n, len(given["memories"]))) < 0.7
+        homes[:, 0] |= ~homes.any(axis=1)
+        for group in _together(given):
+            homes[group] = homes[group].any(axis=0)
+        given["homes"] = homes
     return LmemPacking.from_arrays(**given)
+
+
+def _relations(rng: Random, given: dict[str, Any], features: Collection[str]) -> dict[str, Any]:
+    """Return what buffers have to do with one another; views get room in their hosts."""
+    size, n = given["size"].copy(), len(given["size"])
+    found: dict[str, Any] = {}
+    if "views" in features:
+        order, views = rng.permutation(n).tolist(), []
+        for buffer, host in (order[:2], (order[2], order[int(rng.integers(0, 2))])):
+            at = int(rng.integers(0, 3))
+            size[host] = max(size[host], at + size[buffer])
+            views.append((buffer, host, at))
+        for _ in range(2):  # a host that is a view itself has grown
+            for buffer, host, at in views:
+                size[host] = max(size[host], at + size[buffer])
+        found |= {"views": views, "size": size}
+        tied = {i for view in views for i in view[:2]}
+        given["colocated"] = [g for g in given.get("colocated", ()) if not tied & set(g)]
+        given["in_place"] = [p for p in given.get("in_place", ()) if not tied & set(p)]
+    pairs = [(i, j) for j in range(n) for i in range(j)]
+    groups = _together({**given, **found})
+    free = [p for p in pairs if not any(set(p) <= set(group) for group in groups)]
+    draw = rng.random(len(free))
+    if "apart" in features:
+        found["apart"] = [pair for pair, x in zip(free, draw, strict=True) if x < 0.25]
+    if "exempt" in features:
+        found["exempt"] = [pair for pair, x in zip(free, draw, strict=True) if x > 0.6]
+    if "exclusive" in features:
+        found["exclusive"] = [int(rng.integers(n))]
+    if "segment" in features:
+        found["segment"] = int(size.max() + rng.integers(0, 4))
+    if "lives" in features and "conflicts" not in features and "gaps" not in features:
+        found["gaps"] = [
+            (i, begin + 1, begin + 2)
+            for i, (begin, end) in enumerate(zip(given["start"], given["end"], strict=True))
+            if end - begin > 2
+        ]
+    if "penalties" in features or given["objective"] is Objective.PENALTIES:
+        chosen = [pair for pair in pairs if rng.random() < 0.5] or pairs[:1]
+        found["penalties"] = [(*pair, int(rng.integers(1, 6))) for pair in chosen]
+    return found
+
+
+def _together(given: dict[str, Any]) -> list[list[int]]:
+    """Return the sets of buffers that have one place, by colocation or as views."""
+    sets: list[set[int]] = []
+    for tie in (*given.get("colocated", ()), *(view[:2] for view in given.get("views", ()))):
+        met = [one for one in sets if one & set(tie)]
+        sets = [one for one in sets if one not in met] + [set(tie).union(*met)]
+    return [sorted(one) for one in sets]
 
 
 def _times(rng: Random, n: int, features: Collection[str]) -> dict[str, Any]:
@@ -200,8 +279,11 @@ def sufficient_ceiling(instance: LmemPacking) -> int:
     support += [item.low for item in instance.allowed]
     if instance.objective is Objective.MOVES:
         support += instance.previous.tolist()
-    alignment = instance.alignment.copy()
-    for group in instance.colocated:
+    support += [high for level in instance.memories for _, high in level.reserved]
+    alignment = instance.alignment * math.lcm(1, *(level.alignment for level in instance.memories))
+    if instance.segment is not None:
+        alignment += instance.segment
+    for group in _together({"colocated": instance.colocated}):
         alignment[list(group)] = np.lcm.reduce(alignment[list(group)])
     ceiling = int(max(support) + (instance.size + alignment - 1).sum())
     if instance.banks is not None:
@@ -224,9 +306,21 @@ class _Enumeration:
         self.starts = [self._unary(i) for i in range(instance.n)]
         self.forbidden = self._forbidden()
         self.share = {pair for i, j in instance.in_place for pair in ((i, j), (j, i))}
-        self.group = {i: at for at, part in enumerate(instance.colocated) for i in part}
+        self.above = self._distances()
         peaks = (Objective.PEAK, Objective.FIT)
         self.least = self._least_peak() if instance.objective in peaks else 0
+
+    def _distances(self) -> dict[tuple[int, int], int]:
+        """Return by how much the second lies above the first, of buffers with one place."""
+        found = {(i, j): 0 for group in self.instance.colocated for i in group for j in group}
+        for view in self.instance.views:
+            found |= {(view.host, view.buffer): view.offset, (view.buffer, view.host): -view.offset}
+        for middle in range(self.instance.n):
+            for (i, k), one in list(found.items()):
+                for (again, j), other in list(found.items()):
+                    if k == middle == again:
+                        found.setdefault((i, j), one + other)
+        return found
 
     def _unary(self, i: int) -> int:
         """Return the places that buffer i may have on its own."""
@@ -234,14 +328,21 @@ class _Enumeration:
         bits = 0
         allowed = [item for item in instance.allowed if item.buffer == i]
         for memory, limit in enumerate(self.limits):
+            if instance.homes is not None and not instance.homes[i, memory]:
+                continue
+            level = instance.memories[memory] if instance.memories else Memory("", None)
+            segment = instance.segment or self.ceiling + 1
             end = self.ceiling if limit is None else min(limit, self.ceiling)
             for offset in range(end - size + 1):
                 fine = (
                     offset % int(instance.alignment[i]) == 0
                     and int(instance.fixed[i]) in (-1, offset)
                     and not any(
-                        low < offset + size and offset < high for low, high in instance.reserved
+                        low < offset + size and offset < high
+                        for low, high in (*instance.reserved, *level.reserved)
                     )
+                    and offset % level.alignment == 0
+                    and (not size or offset // segment == (offset + size - 1) // segment)
                     and (
                         not allowed
                         or any(
@@ -268,11 +369,21 @@ class _Enumeration:
         instance, n = self.instance, self.instance.n
         held = [{moment: (low, high) for moment, low, high in self._held(i)} for i in range(n)]
         pairs = {(i, j) for i in range(n) for j in range(n) if i != j}
+        never = {
+            (i, j)
+            for i, j in pairs
+            if (min(i, j), max(i, j)) in instance.apart or {i, j} & set(instance.exclusive)
+        }
         if instance.conflicts is not None:
             listed = {tuple(pair) for pair in instance.conflicts.tolist()}
             pairs = {(i, j) for i, j in pairs if (i, j) in listed or (j, i) in listed}
         found: dict[tuple[int, int], set[int]] = {}
-        for i, j in pairs:
+        for i, j in never:
+            if instance.size[i] and instance.size[j]:
+                found[i, j] = set(range(1 - int(instance.size[j]), int(instance.size[i])))
+        for i, j in pairs - found.keys():
+            if (min(i, j), max(i, j)) in instance.exempt:
+                continue
             found[i, j] = {
                 distance
                 for moment in held[i].keys() & held[j].keys()
@@ -286,7 +397,8 @@ class _Enumeration:
     def _least_peak(self) -> int:
         """Return the load where every buffer counts fully, else the largest size."""
         instance = self.instance
-        if instance.conflicts is not None or instance.in_place or instance.colocated:
+        loose = instance.in_place or instance.colocated or instance.views or instance.exempt
+        if instance.conflicts is not None or loose or instance.memories:
             return int(instance.size.max())
         load: dict[int, int] = {}
         for i in range(instance.n):
@@ -297,9 +409,10 @@ class _Enumeration:
     def _left(self, placed: int, memory: int, offset: int, other: int, bits: int) -> int:
         """Return what a placed buffer leaves to another."""
         mask = (1 << self.height) - 1
-        if other in self.group and self.group.get(placed) == self.group[other]:
-            # One offset; we take what has one address to be in one memory too.
-            return bits & (1 << (memory * self.height + offset))
+        if (placed, other) in self.above:
+            # We take what has one place to be in one memory, too.
+            there = offset + self.above[placed, other]
+            return bits & (1 << (memory * self.height + there)) if 0 <= there < self.height else 0
         taken = 0
         for distance in self.forbidden.get((placed, other), ()):
             if distance == 0 and (placed, other) in self.share:
@@ -352,6 +465,13 @@ class _Enumeration:
             case Objective.BANK_CONFLICTS:
                 conflicts = self._bank_conflicts(chosen)
                 return instance.conflict_weight * conflicts + max(tops, default=0)
+            case Objective.PENALTIES:
+                return self._penalties(chosen)
+        if instance.memories:
+            peaks: dict[int, int] = {}
+            for top, (memory, _) in zip(tops, chosen.values(), strict=True):
+                peaks[memory] = max(top, peaks.get(memory, 0))
+            return sum(peaks.values())
         lowest = (
             (left[i] & -left[i]).bit_length() - 1 + int(instance.size[i])
             for i in range(instance.n)
@@ -371,6 +491,19 @@ class _Enumeration:
             memory.cost
             for k, memory in enumerate(self.instance.memories)
             if (chosen[i][0] == k if i in chosen else left[i] >> (k * self.height) & mask)
+        )
+
+    def _penalties(self, chosen: dict[int, tuple[int, int]]) -> int:
+        priced, size = self.instance.penalties, self.instance.size.tolist()
+        assert priced is not None
+        cells = {
+            i: {(memory, byte) for byte in range(at, at + size[i])}
+            for i, (memory, at) in chosen.items()
+        }
+        return sum(
+            cost
+            for (i, j), cost in zip(priced.pairs.tolist(), priced.cost.tolist(), strict=True)
+            if i in cells and j in cells and cells[i] & cells[j]
         )
 
     def _bank_conflicts(self, chosen: dict[int, tuple[int, int]]) -> int:

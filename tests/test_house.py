@@ -98,6 +98,7 @@ MOST_FILES = 20  # of a folder, beside what makes it a package
 LONG = {
     "heuristics/packing/constructive/rules.py: _rules": "a table",
     "heuristics/packing/exact_search/exact_general.py: __init__": "a constructor of many arrays",
+    "instances/packing/instance.py: from_arrays": "a constructor: every field is read and checked",
     "instances/phases/liveness.py: spans": "inputs, products, gradients: all by the same indices",
     "instances/pipeline/instance.py: from_arrays": "a constructor: every field is read and checked",
 }

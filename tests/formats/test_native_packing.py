@@ -20,7 +20,7 @@ from stagepack.instances.packing import (
     PackingSolution,
 )
 from tests.formats.test_native import saved
-from tests.packing_cases import FEATURES, random_packing
+from tests.packing_cases import FEATURES, RELATIONS, random_packing
 
 BY_HAND: dict[str, Any] = {
     "problem": "lmem-packing",
@@ -118,7 +118,7 @@ def test_buffers_without_names_are_numbers(tmp_path: Path) -> None:
 @settings(max_examples=150)
 @given(
     seed=st.integers(0, 2**32),
-    features=st.sets(st.sampled_from(FEATURES)).map(sorted),
+    features=st.sets(st.sampled_from((*FEATURES, *RELATIONS, "memories"))).map(sorted),
     objective=st.sampled_from(Objective),
     named=st.booleans(),
 )
@@ -160,7 +160,8 @@ def test_what_is_usual_is_left_out(tmp_path: Path) -> None:
     schema = native.schema("lmem-packing")
     assert json.loads(json.dumps(schema)) == schema
     assert set(written) <= set(properties)
-    assert set(written["buffers"]) == set(schema["$defs"]["Columns"]["properties"])
+    unsaid = {"memories", "exclusive"}
+    assert set(written["buffers"]) == set(schema["$defs"]["Columns"]["properties"]) - unsaid
     assert schema["$defs"]["Document"]["additionalProperties"] is False
 
 

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from stagepack.instances.packing.data import Gap as Gap
     from stagepack.instances.packing.data import Memory as Memory
     from stagepack.instances.packing.data import PackingSolution as PackingSolution
+    from stagepack.instances.packing.data import Penalties as Penalties
+    from stagepack.instances.packing.data import View as View
     from stagepack.instances.packing.instance import LmemPacking as LmemPacking
     from stagepack.instances.packing.instance import measure as measure
     from stagepack.instances.packing.problem import KIND as KIND
@@ -20,6 +22,6 @@ else:
     __getattr__ = later(
         __name__,
         problem="KIND Objective",
-        data="Allowed Banks Gap Memory PackingSolution",
+        data="Allowed Banks Gap Memory PackingSolution Penalties View",
         instance="LmemPacking measure",
     )

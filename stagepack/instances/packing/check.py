@@ -7,7 +7,7 @@ overlaps in O((n + found) log n); a faster test shows that there are none.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -50,6 +50,8 @@ class Measure:
         Cost of all accesses; None without memories.
     peaks : tuple of int
         The peak of each memory; empty without memories.
+    penalties : int or None
+        Cost of the penalised pairs that share addresses; None without penalties.
     """
 
     peak: int
@@ -58,6 +60,12 @@ class Measure:
     moved: int | None = None
     spill_cost: int | None = None
     peaks: tuple[int, ...] = ()
+    penalties: int | None = None
+
+    @property
+    def total(self) -> int:
+        """The peaks of all memories together."""
+        return sum(self.peaks) if self.peaks else self.peak
 
 
 def measure(instance: PackingData, solution: PackingSolution) -> Measure:
@@ -79,7 +87,22 @@ def measure(instance: PackingData, solution: PackingSolution) -> Measure:
         highest = np.zeros(len(instance.memories), dtype=np.int64)
         np.maximum.at(highest, solution.memory, tops)
         peaks = tuple(highest.tolist())
-    return Measure(int(tops.max()), conflicts, moved_bytes, moved, cost, peaks)
+    paid = None
+    if instance.penalties is not None:
+        paid = int(
+            instance.penalties.cost[_touching(instance, solution, instance.penalties.pairs)].sum()
+        )
+    return Measure(int(tops.max()), conflicts, moved_bytes, moved, cost, peaks, paid)
+
+
+def _touching(instance: PackingData, solution: PackingSolution, pairs: Array) -> Array:
+    """Return which pairs of buffers, shape (pairs, 2), have a byte in common in one memory."""
+    low, high = solution.offsets, solution.offsets + instance.size
+    i, j = pairs.T
+    share = np.maximum(low[i], low[j]) < np.minimum(high[i], high[j])
+    if solution.memory is not None:
+        share &= solution.memory[i] == solution.memory[j]
+    return np.asarray(share)
 
 
 def evaluate(instance: PackingData, solution: PackingSolution) -> int:
@@ -92,8 +115,10 @@ def evaluate(instance: PackingData, solution: PackingSolution) -> int:
             return found.moved_bytes or 0
         case Objective.SPILL:
             return found.spill_cost or 0
+        case Objective.PENALTIES:
+            return found.penalties or 0
         case Objective.PEAK | Objective.FIT:
-            return found.peak
+            return found.total
         case unknown:
             assert_never(unknown)
 
@@ -104,7 +129,9 @@ def check(instance: PackingData, solution: PackingSolution) -> tuple[Violation, 
     The names: ``offsets`` and ``memory`` (wrong number, negative, unknown), ``overlap`` (which
     two buffers, where and when), ``gap`` (an overlap with what a shrunken buffer still holds),
     ``in-place`` (a pair overlaps at unequal offsets), ``colocation``, ``capacity``,
-    ``alignment``, ``fixed``, ``range``, ``reserved``, ``bank`` (beyond the last bank).
+    ``alignment``, ``fixed``, ``range``, ``reserved``, ``bank`` (beyond the last bank), ``home``
+    (a memory that a buffer may not live in), ``view`` (not where its host has it), ``apart``,
+    ``exclusive`` and ``segment`` (across a multiple of it).
     At most `LISTED` violations of a rule are spelt out.
     """
     found = _offsets_shape(instance, solution)
@@ -150,8 +177,8 @@ def check(instance: PackingData, solution: PackingSolution) -> tuple[Violation, 
         instance.fixed,
     )
     tell("range", ~_in_ranges(instance, offsets), "buffer {} lies at {:,}, in no range", offsets)
-    found += _into_reserved(instance, offsets)
-    found += _colocated(instance, solution)
+    found += _into_reserved(instance, offsets, np.arange(instance.n), instance.reserved)
+    _of_memories(instance, solution, tell, found)
     if instance.banks is not None:
         end = instance.banks.count * instance.banks.nbytes
         tell(
@@ -161,8 +188,48 @@ def check(instance: PackingData, solution: PackingSolution) -> tuple[Violation, 
             f"{instance.banks.count:,} banks ({end:,} bytes)",
             tops,
         )
+    found += _colocated(instance, solution)
+    found += _related(instance, solution)
     found += _overlaps(instance, solution)
     return tuple(found)
+
+
+def _of_memories(
+    instance: PackingData,
+    solution: PackingSolution,
+    tell: Callable[..., None],
+    found: list[Violation],
+) -> None:
+    """Add what breaks the rules of the memory that a buffer lies in, and of segments.
+
+    Parameters
+    ----------
+    instance, solution : PackingData, PackingSolution
+        What is checked.
+    tell : callable
+        Adds violations: (rule, which buffers, words, values).
+    found : list of Violation
+        Is added to.
+    """
+    offsets, tops = solution.offsets, solution.offsets + instance.size
+    for index, level in enumerate(instance.memories):
+        here = np.flatnonzero(solution.memory == index)
+        found += _into_reserved(instance, offsets, here, level.reserved)
+        wrong = np.zeros(instance.n, dtype=bool)
+        wrong[here] = offsets[here] % level.alignment != 0
+        rest = f"buffer {{}} lies at {{:,}}, no multiple of the {level.alignment:,} of {level.name}"
+        tell("alignment", wrong, rest, offsets)
+    if instance.segment is not None:
+        across = (instance.size > 0) & (
+            offsets // instance.segment < (tops - 1) // instance.segment
+        )
+        tell(
+            "segment",
+            across,
+            f"buffer {{}} at [{{:,}}, {{:,}}) lies across a multiple of {instance.segment:,}",
+            offsets,
+            tops,
+        )
 
 
 def _room(instance: PackingData, solution: PackingSolution) -> Array:
@@ -188,18 +255,72 @@ def _colocated(instance: PackingData, solution: PackingSolution) -> list[Violati
     return found
 
 
-def _into_reserved(instance: PackingData, offsets: Array) -> list[Violation]:
-    """Return which buffers reach into which reserved ranges, which are ascending and apart."""
-    ranges = np.array(instance.reserved, dtype=np.int64).reshape(-1, 2)
-    first = np.searchsorted(ranges[:, 1], offsets, side="right")
-    count = np.searchsorted(ranges[:, 0], offsets + instance.size, side="left") - first
+def _into_reserved(
+    instance: PackingData, offsets: Array, buffers: Array, reserved: Sequence[tuple[int, int]]
+) -> list[Violation]:
+    """Return which of some buffers reach into which reserved ranges, which ascend and are apart."""
+    ranges = np.array(reserved, dtype=np.int64).reshape(-1, 2)
+    low, top = offsets[buffers], offsets[buffers] + instance.size[buffers]
+    first = np.searchsorted(ranges[:, 1], low, side="right")
+    count = np.searchsorted(ranges[:, 0], top, side="left") - first
     found: list[Violation] = []
     for at in np.flatnonzero(count > 0)[:LISTED].tolist():
-        who = f"buffer {instance.buffer_id(at)} at {offsets[at]:,} reaches into"
+        who = f"buffer {instance.buffer_id(int(buffers[at]))} at {low[at]:,} reaches into"
         reached = ranges[first[at] : first[at] + count[at]][: LISTED - len(found)].tolist()
-        found += [Violation("reserved", f"{who} [{low:,}, {high:,})") for low, high in reached]
+        found += [Violation("reserved", f"{who} [{begin:,}, {end:,})") for begin, end in reached]
     more = int(np.maximum(count, 0).sum()) - len(found)
     return [*found, Violation("reserved", f"and {more:,} more")] if more else found
+
+
+def _related(instance: PackingData, solution: PackingSolution) -> list[Violation]:
+    """Return buffers where their views, homes, separations or exclusive bytes do not have them."""
+    offsets, name, found = solution.offsets, instance.buffer_id, []
+    memory = np.zeros(instance.n, dtype=np.int64) if solution.memory is None else solution.memory
+    for buffer, host, above in ((v.buffer, v.host, v.offset) for v in instance.views):
+        at = f"buffer {name(buffer)} lies at {offsets[buffer]:,}"
+        if memory[buffer] != memory[host]:
+            found.append(Violation("view", f"{at}, in another memory than {name(host)}"))
+        elif offsets[buffer] != offsets[host] + above:
+            found.append(
+                Violation("view", f"{at}, not {above:,} above {name(host)} at {offsets[host]:,}")
+            )
+    if instance.homes is not None:
+        for i in np.flatnonzero(~instance.homes[np.arange(instance.n), memory]).tolist():
+            where = instance.memories[int(memory[i])].name
+            found.append(Violation("home", f"buffer {name(i)} may not live in {where}"))
+    apart = np.array(instance.apart, dtype=np.int64).reshape(-1, 2)
+    tops = offsets + instance.size
+    for i, j in apart[_touching(instance, solution, apart)].tolist():
+        detail = f"buffers {name(i)} at {offsets[i]:,} and {name(j)} at {offsets[j]:,} share bytes"
+        found.append(Violation("apart", detail))
+    belongs = _places(instance)
+    for i in instance.exclusive:
+        others = (memory == memory[i]) & (belongs != belongs[i])
+        others &= np.maximum(offsets, offsets[i]) < np.minimum(tops, tops[i])
+        found += [
+            Violation("exclusive", f"buffer {name(j)} at {offsets[j]:,} uses bytes of {name(i)}")
+            for j in np.flatnonzero(others)[:LISTED].tolist()
+        ]
+    return found[:LISTED]
+
+
+def _places(instance: PackingData) -> Array:
+    """Return a number for each buffer, shape (n,): equal for those that have one place together."""
+    owner = np.arange(instance.n)
+    if not instance.views:  # groups are apart
+        for group in instance.colocated:
+            owner[list(group)] = group[0]
+        return owner
+
+    def first(i: int) -> int:
+        while owner[i] != i:
+            i = int(owner[i])
+        return i
+
+    for group in (*instance.colocated, *((view.buffer, view.host) for view in instance.views)):
+        for i in group[1:]:
+            owner[first(i)] = first(group[0])
+    return np.array([first(i) for i in range(instance.n)], dtype=np.int64)
 
 
 def shape(instance: PackingData, solution: PackingSolution) -> list[Violation]:
@@ -245,11 +366,10 @@ def _in_ranges(instance: PackingData, offsets: Array) -> Array:
 def _overlaps(instance: PackingData, solution: PackingSolution) -> list[Violation]:
     offsets = solution.offsets
     memory = np.zeros(instance.n, dtype=np.int64) if solution.memory is None else solution.memory
-    owner = np.arange(instance.n)
-    for group in instance.colocated:
-        owner[list(group)] = group[0]
+    owner = _places(instance)
     pairs = np.array(instance.in_place, dtype=np.int64).reshape(-1, 2)
     pairs = pairs[offsets[pairs[:, 0]] == offsets[pairs[:, 1]]]
+    pairs = np.concatenate([pairs, np.array(instance.exempt, dtype=np.int64).reshape(-1, 2)])
     sharing = np.sort(pairs[:, 0] * instance.n + pairs[:, 1])
     if instance.conflicts is not None:
         hits = _in_conflict(instance.conflicts, offsets, offsets + instance.size)
@@ -259,7 +379,7 @@ def _overlaps(instance: PackingData, solution: PackingSolution) -> list[Violatio
         named = [(a, b, None) for a, b in hits[:LISTED].tolist()]
         return _spelt(instance, solution, named, len(hits))
     buffer, start, end, low, high = _rectangles(instance, offsets)
-    excused = len(sharing) or instance.colocated or len(instance.memories) > 1
+    excused = len(sharing) or instance.colocated or instance.views or len(instance.memories) > 1
     if not excused and _apart(_events(instance, start, end), low, high):
         return []
     pairs_of, complete = [np.empty((0, 2), dtype=np.int64)], True

@@ -7,7 +7,7 @@ plain arrays (one entry a buffer) and the rules an allocation must respect; it k
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -66,12 +66,60 @@ class Banks:
 
 
 @dataclass(frozen=True)
+class View:
+    """A buffer that lies inside another one, its host, so many bytes above the host's offset."""
+
+    buffer: int
+    host: int
+    offset: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Penalties:
+    """What it costs if two buffers share an address, for some pairs.
+
+    Attributes
+    ----------
+    pairs : ndarray of int64, shape (pairs, 2)
+        Buffers, each pair once, ascending.
+    cost : ndarray of int64, shape (pairs,)
+        Of each pair whose bytes [offset, offset + size) have one in common, in one memory.
+    """
+
+    pairs: Array
+    cost: Array
+
+
+@dataclass(frozen=True, repr=False)
 class Memory:
-    """One of several memories: its capacity in bytes (None: no limit) and cost per access."""
+    """One of several memories.
+
+    Attributes
+    ----------
+    name : str
+        For messages and files.
+    capacity : int or None
+        Bytes; None: no limit.
+    cost : int
+        Of an access.
+    reserved : tuple of (int, int)
+        Address ranges [low, high) that no buffer may use, ascending and apart.
+    alignment : int
+        What all offsets in it are multiples of.
+    """
 
     name: str
     capacity: int | None
-    cost: int
+    cost: int = 0
+    reserved: tuple[tuple[int, int], ...] = ()
+    alignment: int = 1
+
+    def __repr__(self) -> str:
+        said = [(field.name, getattr(self, field.name), field.default) for field in fields(self)]
+        told = [
+            f"{name}={value!r}" for name, value, usual in said if value != usual or name == "cost"
+        ]
+        return f"Memory({', '.join(told)})"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -80,7 +128,7 @@ class PackingData:
 
     Columns of a number a buffer are int64, shape (n,); of offsets, -1 stands for none.  Lifetimes
     are zeros and ones where `conflicts`, shape (pairs, 2), replaces them.  With a `period`,
-    0 <= start < period and start < end <= start + period.
+    0 <= start < period and start < end <= start + period.  `homes` is bool, shape (n, memories).
     """
 
     name: str
@@ -100,6 +148,13 @@ class PackingData:
     in_place: tuple[tuple[int, int], ...] = ()
     banks: Banks | None = None
     memories: tuple[Memory, ...] = ()
+    homes: Array | None = None
+    exclusive: tuple[int, ...] = ()
+    apart: tuple[tuple[int, int], ...] = ()
+    exempt: tuple[tuple[int, int], ...] = ()
+    views: tuple[View, ...] = ()
+    penalties: Penalties | None = None
+    segment: int | None = None
     accesses: Array
     previous: Array
     hint: Array
@@ -127,8 +182,15 @@ class PackingData:
 
     @property
     def goal(self) -> int | None:
-        """An objective value that is good enough: the capacity, when all must only fit."""
-        return self.capacity if self.objective is Objective.FIT else None
+        """An objective value that is good enough: the capacity, when all must only fit.
+
+        In several memories it is what all of them have together.
+        """
+        if self.objective is not Objective.FIT:
+            return None
+        if self.memories:
+            return sum(memory.capacity or 0 for memory in self.memories)
+        return self.capacity
 
     @cached_property
     def bank_pairs(self) -> Array:
@@ -163,15 +225,25 @@ class PackingData:
     @cached
     def digest(self) -> str:
         """Fingerprint of everything that matters to an answer: equal digests, equal instances."""
-        return digest_of(self, _parts)
+        return digest_of(self, _parts, _LATER)
 
     def _line(self) -> str:
         return f"{self.name!r}, {self.n} buffers, {self.objective}"
 
 
+_LATER: dict[str, object] = {
+    **dict.fromkeys(("exclusive", "apart", "exempt", "views"), ()),
+    **dict.fromkeys(("homes", "penalties", "segment")),
+}
+"""Fields that digests of the first version did not know, with what says nothing."""
+
+
 def _parts(value: object) -> Iterator[bytes]:
     """Yield the bytes that tell a value from another one."""
-    if isinstance(value, Banks):
+    if isinstance(value, Penalties):
+        yield from array_parts(value.pairs)
+        yield from array_parts(value.cost)
+    elif isinstance(value, Banks):
         yield repr((value.count, value.nbytes, value.weight)).encode()
         yield from array_parts(value.pairs)
     else:

@@ -13,7 +13,7 @@ from stagepack.errors import InputError
 from stagepack.instances import clusters
 from stagepack.instances.arrays import Given, in_bytes, integer, integers, names
 from stagepack.instances.base import Answered, Rules, require_instance
-from stagepack.instances.packing import profiled, validate
+from stagepack.instances.packing import profiled, relations, validate
 from stagepack.instances.packing.check import Measure, check, evaluate, shape
 from stagepack.instances.packing.check import measure as measured
 from stagepack.instances.packing.data import (
@@ -23,6 +23,8 @@ from stagepack.instances.packing.data import (
     Memory,
     PackingData,
     PackingSolution,
+    Penalties,
+    View,
 )
 from stagepack.instances.packing.problem import KIND, Objective
 from stagepack.instances.profile import Array, Cluster, ModelProfile
@@ -57,7 +59,15 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
         colocated: Iterable[Iterable[int]] = (),
         in_place: Iterable[tuple[int, int]] = (),
         banks: Banks | None = None,
-        memories: Iterable[Memory | tuple[str, int | str | None, int]] = (),
+        memories: Iterable[Memory | tuple[Any, ...]] = (),
+        homes: Any = None,
+        exclusive: Iterable[int] = (),
+        apart: Iterable[tuple[int, int]] = (),
+        exempt: Iterable[tuple[int, int]] = (),
+        views: Iterable[View | tuple[int, int, int | str]] = (),
+        penalties: Penalties | Iterable[tuple[int, int, int]] | None = None,
+        segment: int | str | None = None,
+        lives: Iterable[Iterable[tuple[int, int]]] | None = None,
         accesses: Given = None,
         previous: Given = None,
         hint: Given = None,
@@ -102,12 +112,32 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
             writes its output over an input that is not used again.
         banks : Banks, optional
             Of the memory, and who should not share one.
-        memories : iterable of Memory or (name, capacity, cost)
-            Several memories to choose from, for the objective ``spill``.
+        memories : iterable of Memory or (name, capacity[, cost[, reserved[, alignment]]])
+            Several memories to choose from.
+        homes : array_like of bool, shape (n, memories), or mapping, optional
+            In which memories a buffer may live; a mapping has the names or indices of memories for
+            some buffers, all others may live anywhere.
+        exclusive : iterable of int
+            Buffers whose bytes no other buffer may use at any time.
+        apart : iterable of (int, int)
+            Pairs of buffers that must not overlap although they are not alive together.
+        exempt : iterable of (int, int)
+            Pairs that may overlap although they are alive together: only one of them is used.
+        views : iterable of View or (buffer, host, offset)
+            Buffers that lie inside of another one, so many bytes above its offset.  What hangs
+            together so never conflicts with itself.
+        penalties : Penalties or iterable of (int, int, cost), optional
+            What it costs if two buffers share an address.
+        segment : int, optional
+            No buffer lies across a multiple of this: pages, or heaps of so many bytes.
+        lives : iterable, optional
+            In place of `start` and `end`: a list of lifetimes (start, end) for each buffer.
         accesses : array_like of int, shape (n,), optional
             Of each buffer, in the unit that the costs of memories are for; by default its size.
         objective : Objective or str, optional
-            "fit" with a capacity, "spill" with memories, otherwise "peak" when absent.
+            When absent: "penalties" with a capacity and penalties, "fit" with a capacity, "spill"
+            with memories that differ in cost, "fit" with others that all have capacities,
+            otherwise "peak".
         name, source, lifetimes : str
             For tables and reports; the last one is how a file says lifetimes.
 
@@ -120,12 +150,22 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
         """
         sizes = integers(in_bytes(size, "size"), "size", "buffer")
         n = len(sizes)
+        gaps = list(gaps)
+        if lives is not None:
+            if start is not None or end is not None or conflicts is not None:
+                raise InputError(
+                    "replaces start, end and conflicts", field="lives", remedy="give one of them"
+                )
+            start, end, dead = relations.lifetimes(lives, n)
+            gaps += dead
         if conflicts is not None:
             if start is not None and (np.any(start) or end is None or (np.asarray(end) != 1).any()):
                 raise InputError(
                     "replaces lifetimes", field="conflicts", remedy="give start and end, or this"
                 )
             start, end = np.zeros(n, dtype=np.int64), np.ones(n, dtype=np.int64)
+        levels = relations.memories(memories)
+        priced = relations.penalties(penalties, n)
         none = np.full(n, -1, dtype=np.int64)
         one = 1 if alignment is None else in_bytes(alignment, "alignment")
 
@@ -149,19 +189,27 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
             allowed=tuple(validate.records(allowed, Allowed, "allowed")),
             reserved=validate.ranges(reserved, "reserved"),
             colocated=validate.groups(colocated, "colocated", n),
-            in_place=tuple(
-                (int(i), int(j)) for i, j in validate.pairs(list(in_place), "in_place", n).tolist()
-            ),
+            in_place=_pairs(in_place, "in_place", n),
             banks=None if banks is None else validate.banks(banks, n),
-            memories=tuple(validate.records(memories, Memory, "memories")),
+            memories=levels,
+            homes=relations.homes(homes, n, [memory.name for memory in levels]),
+            exclusive=tuple(sorted({integer(i, "exclusive") for i in exclusive})),
+            apart=_pairs(apart, "apart", n),
+            exempt=_pairs(exempt, "exempt", n),
+            views=tuple(validate.records(views, View, "views")),
+            penalties=priced,
+            segment=None if segment is None else integer(in_bytes(segment, "segment"), "segment"),
             accesses=integers(sizes if accesses is None else accesses, "accesses", "buffer", n),
             previous=places(previous, "previous"),
             hint=places(hint, "hint"),
-            objective=_objective(objective, capacity, memories),
+            objective=usual_objective(capacity, levels, priced)
+            if objective is None
+            else member(objective, Objective, "objective"),
             source=source,
             lifetimes=lifetimes,
         )
         validate.instance(built)
+        relations.check(built)
         return built
 
     @classmethod
@@ -219,7 +267,7 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
     def select(self, buffers: Sequence[int], **changes: Any) -> LmemPacking:
         """Return an instance with only these buffers, in this order, and with some fields changed.
 
-        Gaps, ranges, pairs and groups that name another buffer are dropped.
+        Gaps, ranges, pairs, groups and views that name another buffer are dropped.
         """
         keep = np.asarray(buffers, dtype=np.int64)
         place = {int(buffer): at for at, buffer in enumerate(keep)}
@@ -232,6 +280,11 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
         if banks is not None:
             pairs = np.array(both(banks.pairs.tolist()), dtype=np.int64).reshape(-1, 2)
             banks = Banks(banks.count, banks.nbytes, pairs, banks.weight)
+        priced = self.penalties
+        if priced is not None:
+            inside = np.isin(priced.pairs, keep).all(axis=1)
+            ends = [[place[int(i)] for i in pair] for pair in priced.pairs[inside]]
+            priced = Penalties(np.array(ends, dtype=np.int64).reshape(-1, 2), priced.cost[inside])
         columns = ("size", "start", "end", "alignment", "fixed", "accesses", "previous", "hint")
         fields: JsonObject = {name: getattr(self, name)[keep] for name in columns}
         fields |= {
@@ -246,18 +299,56 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
             ],
             "colocated": both(self.colocated),
             "in_place": both(self.in_place),
+            "apart": both(self.apart),
+            "exempt": both(self.exempt),
+            "exclusive": [place[i] for i in self.exclusive if i in place],
+            "views": [
+                View(place[view.buffer], place[view.host], view.offset)
+                for view in self.views
+                if view.buffer in place and view.host in place
+            ],
+            "homes": None if self.homes is None else self.homes[keep],
+            "penalties": priced,
             "banks": banks,
         }
         if self.conflicts is not None:
             fields["conflicts"] = np.array(both(self.conflicts.tolist())).reshape(-1, 2)
         return self.replace(**{**fields, **changes})
 
+    def within(self, memory: int, buffers: Sequence[int], **changes: Any) -> LmemPacking:
+        """Return these buffers in one of several memories, as an instance of that memory alone.
+
+        Parameters
+        ----------
+        memory : int
+            Index of the memory: its capacity, reserved ranges and alignment count.
+        buffers : sequence of int
+            Those that live in it.
+        **changes
+            Further fields to change, such as the objective.
+        """
+        level = self.memories[memory]
+        alignment = np.lcm(self.alignment[np.asarray(buffers, dtype=np.int64)], level.alignment)
+        alone: JsonObject = {
+            "memories": (),
+            "homes": None,
+            "capacity": level.capacity,
+            "reserved": (*self.reserved, *level.reserved),
+            "alignment": alignment,
+        }
+        return self.select(buffers, **{**alone, **changes})
+
     def secondary(self, solution: PackingSolution) -> int:
-        """Return the second criterion of solutions of equal value: bytes moved, or the peak."""
+        """Return the second criterion of solutions of equal value: see :class:`.Objective`.
+
+        The peak where it is not the first; else penalties, bytes moved, the largest of the peaks.
+        """
         found = measured(self, solution)
-        if self.objective in (Objective.MOVES, Objective.SPILL):
-            return found.peak
-        return found.moved_bytes or 0
+        if self.objective in (Objective.MOVES, Objective.SPILL, Objective.PENALTIES):
+            return found.total
+        if self.objective is not Objective.BANK_CONFLICTS and found.penalties is not None:
+            return found.penalties
+        return found.peak if self.memories else found.moved_bytes or 0
 
 
 def measure(instance: LmemPacking, solution: PackingSolution | Result[PackingSolution]) -> Measure:
@@ -288,11 +379,28 @@ def _by_time(gap: Gap) -> tuple[int, int]:
     return gap.buffer, gap.start
 
 
-def _objective(
-    given: Objective | str | None, capacity: object, memories: Iterable[object]
+def _pairs(given: Iterable[tuple[int, int]], name: str, n: int) -> tuple[tuple[int, int], ...]:
+    """Return pairs of buffers, the first below the second, ascending, each once."""
+    return tuple((int(i), int(j)) for i, j in validate.pairs(list(given), name, n).tolist())
+
+
+def usual_objective(
+    capacity: object, memories: tuple[Memory, ...], penalties: Penalties | None
 ) -> Objective:
-    if given is None:
-        if memories:
-            return Objective.SPILL
-        return Objective.PEAK if capacity is None else Objective.FIT
-    return member(given, Objective, "objective")
+    """Return the objective that is meant where none is given; see :meth:`LmemPacking.from_arrays`.
+
+    Parameters
+    ----------
+    capacity : object
+        None: no limit.
+    memories : tuple of Memory
+        () for one memory.
+    penalties : Penalties or None
+        Of pairs that share addresses.
+    """
+    if len({memory.cost for memory in memories}) > 1:
+        return Objective.SPILL
+    limited = all(memory.capacity is not None for memory in memories)
+    if not (limited if memories else capacity is not None):
+        return Objective.PEAK
+    return Objective.FIT if penalties is None else Objective.PENALTIES

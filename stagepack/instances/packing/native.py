@@ -8,6 +8,7 @@ given.  Fields, units and defaults are those of :class:`stagepack.instances.pack
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal
 
@@ -18,8 +19,8 @@ from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.instances.arrays import names
 from stagepack.instances.documents.lines import Rows, unless
-from stagepack.instances.packing.data import Banks, Gap
-from stagepack.instances.packing.instance import LmemPacking, aligned
+from stagepack.instances.packing.data import Banks, Gap, Memory, View
+from stagepack.instances.packing.instance import LmemPacking, aligned, usual_objective
 from stagepack.instances.packing.problem import Objective
 from stagepack.instances.profile import Bytes
 from stagepack.instances.words import Words
@@ -44,7 +45,9 @@ class Buffer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """One buffer: bytes, the lifetime [start, end), and rules for its offset.
 
     `fixed` is a given offset, `previous` the old one, `hint` one to begin with; `allowed` are
-    ranges [low, high) of addresses, one of which must hold the buffer.
+    ranges [low, high) of addresses, one of which must hold the buffer.  `lives` are several
+    lifetimes, in place of `start` and `end`; `memories` those where it may live; nobody else uses
+    the bytes of one that is `exclusive`.
     """
 
     size: Bytes
@@ -58,6 +61,9 @@ class Buffer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     accesses: Bytes | None = None
     previous: Bytes | None = None
     hint: Bytes | None = None
+    lives: list[tuple[Moment, Moment]] | None = None
+    memories: list[str] | None = None
+    exclusive: bool = False
 
 
 class ColumnGap(Span, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -75,7 +81,10 @@ class ColumnRange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Columns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Buffers by column: arrays with an entry a buffer; offsets are -1 where there is none."""
+    """Buffers by column: arrays with an entry a buffer; offsets are -1 where there is none.
+
+    `memories` has null for a buffer that may live in any.
+    """
 
     size: list[Bytes]
     start: list[Moment] | None = None
@@ -88,6 +97,8 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     hint: list[Offset] | None = None
     gaps: list[ColumnGap] = []
     allowed: list[ColumnRange] = []
+    memories: list[list[str] | None] | None = None
+    exclusive: list[Id] = []
 
 
 class BankLayout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -103,17 +114,30 @@ class BankLayout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class MemoryLevel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One of several memories: its bytes (left out: no limit) and the cost of an access."""
+    """One of several memories: its bytes (left out: no limit) and the cost of an access.
+
+    No buffer uses its `reserved` ranges; offsets are multiples of its `alignment`.
+    """
 
     name: str
-    cost: Bytes
+    cost: Bytes = 0
     capacity: Bytes | None = None
+    reserved: list[Range] = []
+    alignment: Positive = 1
+
+
+class ViewOf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The buffer named `buffer` lies inside `host`, `offset` bytes above its begin."""
+
+    buffer: Id
+    host: Id
+    offset: Bytes = 0
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An lmem-packing instance.
 
-    The default objective is fit with a capacity, spill with memories, otherwise peak.
+    The default objective is that of :meth:`.LmemPacking.from_arrays`.
     """
 
     problem: Literal["lmem-packing"]
@@ -130,10 +154,16 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     in_place: list[tuple[Id, Id]] = []
     banks: BankLayout | None = None
     memories: list[MemoryLevel] = []
+    apart: list[tuple[Id, Id]] = []
+    exempt: list[tuple[Id, Id]] = []
+    views: list[ViewOf] = []
+    penalties: list[tuple[Id, Id, Bytes]] = []
+    segment: Positive | None = None
 
 
-GIVEN = frozenset({"capacity", "objective", "alignment", "period"})
+GIVEN = frozenset({"capacity", "objective", "alignment", "period", "segment"})
 """What may be said beside a file."""
+MEMORY_DEFAULTS = {"capacity": None, "alignment": 1}
 COLUMNS = ("ids", "size", "start", "end", "alignment", "fixed", "accesses", "previous", "hint")
 
 
@@ -145,7 +175,7 @@ def parse(document: Document, given: Words) -> LmemPacking:
     listed = isinstance(document.buffers, list)
     columns = document.buffers if isinstance(document.buffers, Columns) else None
     buffers = _columns(document.buffers) if columns is None else _of_columns(columns)
-    n, banks = len(buffers["size"]), document.banks
+    n = len(buffers["size"])
     if not n:
         raise InputError("no buffers", field="buffers", remedy="give at least one buffer")
     try:
@@ -160,31 +190,52 @@ def parse(document: Document, given: Words) -> LmemPacking:
             source=document.source,
             **{
                 name: given.get(name, getattr(document, name))
-                for name in ("objective", "capacity", "period")
+                for name in ("objective", "capacity", "period", "segment")
             },
-            conflicts=None
-            if document.conflicts is None
-            else index.pairs(document.conflicts, "conflicts"),
             reserved=document.reserved,
-            colocated=[
-                list(index.each(group, f"colocated[{at}][{{}}]"))
-                for at, group in enumerate(document.colocated)
-            ],
-            in_place=index.pairs(document.in_place, "in_place"),
-            banks=None
-            if banks is None
-            else Banks(
-                banks.count,
-                banks.nbytes,
-                np.array(index.pairs(banks.pairs, "banks.pairs"), dtype=np.int64).reshape(-1, 2),
-                banks.weight,
-            ),
-            memories=[(item.name, item.capacity, item.cost) for item in document.memories],
+            **_relations(document, index),
         )
     except InputError as error:
         if error.field.partition("[")[0] in (*COLUMNS, "gaps", "allowed"):
             error.field = "buffers" if listed else f"buffers.{error.field}"
         raise
+
+
+def _relations(document: Document, index: _Index) -> JsonObject:
+    """Return what a document says of pairs, groups, banks and memories, by index."""
+    banks = document.banks
+    views = index.pairs([(view.buffer, view.host) for view in document.views], "views")
+    priced = index.pairs([row[:2] for row in document.penalties], "penalties")
+    return {
+        "conflicts": None
+        if document.conflicts is None
+        else index.pairs(document.conflicts, "conflicts"),
+        "colocated": [
+            list(index.each(group, f"colocated[{at}][{{}}]"))
+            for at, group in enumerate(document.colocated)
+        ],
+        "in_place": index.pairs(document.in_place, "in_place"),
+        "apart": index.pairs(document.apart, "apart"),
+        "exempt": index.pairs(document.exempt, "exempt"),
+        "views": [
+            View(*pair, view.offset) for view, pair in zip(document.views, views, strict=True)
+        ],
+        "penalties": [
+            (*pair, row[2]) for row, pair in zip(document.penalties, priced, strict=True)
+        ],
+        "banks": None
+        if banks is None
+        else Banks(
+            banks.count,
+            banks.nbytes,
+            np.array(index.pairs(banks.pairs, "banks.pairs"), dtype=np.int64).reshape(-1, 2),
+            banks.weight,
+        ),
+        "memories": [
+            (item.name, item.capacity, item.cost, item.reserved, item.alignment)
+            for item in document.memories
+        ],
+    }
 
 
 def _limits(columns: Columns, index: _Index) -> JsonObject:
@@ -199,7 +250,14 @@ def _limits(columns: Columns, index: _Index) -> JsonObject:
         "allowed": [
             (at, item.low, item.high) for item, at in zip(columns.allowed, allowed, strict=True)
         ],
+        "exclusive": list(index.each(columns.exclusive, "buffers.exclusive[{}]")),
+        "homes": _homes(columns.memories or []),
     }
+
+
+def _homes(memories: Iterable[list[str] | None]) -> dict[int, list[str]] | None:
+    """Return the names of memories by buffer, of those that may not live anywhere."""
+    return {at: chosen for at, chosen in enumerate(memories) if chosen is not None} or None
 
 
 def _columns(buffers: Any) -> JsonObject:
@@ -210,22 +268,11 @@ def _columns(buffers: Any) -> JsonObject:
         raise InputError(
             "is missing", field=f"buffers[{unnamed[0]}].id", remedy="name all buffers or none"
         )
-    missing = [
-        at for at, buffer in enumerate(buffers) if (buffer.start is None) != (buffer.end is None)
-    ]
-    if missing:
-        lacking = "start" if buffers[missing[0]].start is None else "end"
-        raise InputError("is missing", field=f"buffers[{missing[0]}].{lacking}", remedy="add it")
-    alive = any(buffer.start is not None for buffer in buffers)
-    homeless = [at for at, buffer in enumerate(buffers) if alive and buffer.start is None]
-    if homeless:
-        raise InputError("is missing", field=f"buffers[{homeless[0]}].start", remedy="add it")
     spared = any(buffer.accesses is not None for buffer in buffers)
     return {
         "ids": None if unnamed else [str(name) for name in ids],
         "size": [buffer.size for buffer in buffers],
-        "start": [buffer.start for buffer in buffers] if alive else None,
-        "end": [buffer.end for buffer in buffers] if alive else None,
+        **_lives(buffers),
         "alignment": [buffer.alignment for buffer in buffers],
         "gaps": [
             (at, gap.start, gap.end, gap.low, gap.high)
@@ -238,11 +285,31 @@ def _columns(buffers: Any) -> JsonObject:
         "accesses": [b.size if b.accesses is None else b.accesses for b in buffers]
         if spared
         else None,
+        "homes": _homes([buffer.memories for buffer in buffers]),
+        "exclusive": [at for at, buffer in enumerate(buffers) if buffer.exclusive],
         **{
             name: [-1 if value is None else value for value in (getattr(b, name) for b in buffers)]
             for name in ("fixed", "previous", "hint")
         },
     }
+
+
+def _lives(buffers: Any) -> JsonObject:
+    """Return when buffers are alive, once or several times each; nothing where none says it."""
+    several = any(buffer.lives is not None for buffer in buffers)
+    alive = several or any(buffer.start is not None for buffer in buffers)
+    for at, buffer in enumerate(buffers):
+        once = [name for name in ("start", "end") if getattr(buffer, name) is not None]
+        if buffer.lives is not None and once:
+            raise InputError(
+                f"goes with no {once[0]}", field=f"buffers[{at}].lives", remedy="give one of them"
+            )
+        if len(once) == 1 or (alive and buffer.lives is None and not once):
+            lacking = "end" if once == ["start"] else "start"
+            raise InputError("is missing", field=f"buffers[{at}].{lacking}", remedy="add it")
+    if several:
+        return {"lives": [b.lives if b.lives is not None else [(b.start, b.end)] for b in buffers]}
+    return {name: [getattr(b, name) for b in buffers] for name in ("start", "end")} if alive else {}
 
 
 def _of_columns(columns: Columns) -> JsonObject:
@@ -304,9 +371,17 @@ def dump(instance: LmemPacking) -> JsonObject:
             for item in instance.allowed
         ]
         or None,
+        "memories": None
+        if instance.homes is None
+        else [
+            None
+            if row.all()
+            else [level.name for level, here in zip(instance.memories, row, strict=True) if here]
+            for row in instance.homes
+        ],
+        "exclusive": [name(i) for i in instance.exclusive] or None,
     }
-    usual = Objective.PEAK if instance.capacity is None else Objective.FIT
-    usual = Objective.SPILL if instance.memories else usual
+    usual = usual_objective(instance.capacity, instance.memories, instance.penalties)
     return {
         "objective": None if instance.objective is usual else str(instance.objective),
         "capacity": instance.capacity,
@@ -317,17 +392,36 @@ def dump(instance: LmemPacking) -> JsonObject:
         "colocated": [[name(i) for i in group] for group in instance.colocated] or None,
         "in_place": _named(instance, instance.in_place) or None,
         "banks": _banks(instance),
-        "memories": [
-            {"name": memory.name, "capacity": memory.capacity, "cost": memory.cost}
-            for memory in instance.memories
+        "memories": [_level(memory) for memory in instance.memories] or None,
+        "apart": _named(instance, instance.apart) or None,
+        "exempt": _named(instance, instance.exempt) or None,
+        "views": [
+            {"buffer": name(view.buffer), "host": name(view.host), "offset": view.offset}
+            for view in instance.views
         ]
         or None,
+        "penalties": None
+        if instance.penalties is None
+        else [
+            [*pair, cost]
+            for pair, cost in zip(
+                _named(instance, instance.penalties.pairs),
+                instance.penalties.cost.tolist(),
+                strict=True,
+            )
+        ],
+        "segment": instance.segment,
     }
 
 
 def _gap(gap: Gap, name: str) -> JsonObject:
     whole = {"buffer": name, "start": gap.start, "end": gap.end, "low": gap.low, "high": gap.high}
     return {key: value for key, value in whole.items() if value or key not in ("low", "high")}
+
+
+def _level(memory: Memory) -> JsonObject:
+    whole = dataclasses.asdict(memory)
+    return {key: value for key, value in whole.items() if value != MEMORY_DEFAULTS.get(key, ())}
 
 
 def _named(instance: LmemPacking, pairs: Iterable[Sequence[int]]) -> list[list[str]]:

@@ -23,6 +23,8 @@ class Objective(StrEnum):
     """The bytes of buffers that leave their previous offset, within the capacity."""
     SPILL = "spill"
     """The cost of accesses, over which memory each buffer lives in."""
+    PENALTIES = "penalties"
+    """The cost of penalised pairs of buffers that share addresses, within the capacity."""
 
 
 WORDS = (
@@ -30,6 +32,7 @@ WORDS = (
         "alignment", int, "alignment of buffers that have none of their own", 1, 2**40, unit="bytes"
     ),
     Parameter("period", int, "lifetimes are circular modulo this", 1),
+    Parameter("segment", int, "no buffer lies across a multiple of this", 1, 2**62, unit="bytes"),
     Parameter("fixed", bool, "the offsets of the file are given"),
     Parameter("previous", bool, "the offsets of the file are the old placement"),
     Parameter(
@@ -87,6 +90,17 @@ PROBLEM = Problem(
         ),
     },
     public=dict.fromkeys(
-        ("Allowed", "Banks", "Gap", "LmemPacking", "Memory", "PackingSolution", "measure"), ""
+        (
+            "Allowed",
+            "Banks",
+            "Gap",
+            "LmemPacking",
+            "Memory",
+            "PackingSolution",
+            "Penalties",
+            "View",
+            "measure",
+        ),
+        "",
     ),
 )

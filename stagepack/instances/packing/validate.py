@@ -36,7 +36,7 @@ def pairs(values: Any, name: str, n: int) -> Array:
         raise InputError(
             "is no list of pairs of buffers", field=name, remedy="give pairs (i, j) of indices"
         ) from None
-    _require_buffers(array, name, n)
+    require_buffers(array, name, n)
     if (array[:, 0] == array[:, 1]).any():
         at = int(np.argmax(array[:, 0] == array[:, 1]))
         raise InputError(
@@ -49,7 +49,8 @@ def pairs(values: Any, name: str, n: int) -> Array:
     return array
 
 
-def _require_buffers(array: Array, name: str, n: int) -> None:
+def require_buffers(array: Array, name: str, n: int) -> None:
+    """Refuse, as the field `name`, an index that is none of `n` buffers."""
     if array.size and (array.min() < 0 or array.max() >= n):
         wrong = int(array.min()) if array.min() < 0 else int(array.max())
         raise InputError(
@@ -129,7 +130,7 @@ def groups(values: Iterable[Iterable[int]], name: str, n: int) -> tuple[tuple[in
     given = []
     for at, group in enumerate(values):
         members = [integer(i, f"{name}[{at}]") for i in group]
-        _require_buffers(np.array(members, dtype=np.int64), f"{name}[{at}]", n)
+        require_buffers(np.array(members, dtype=np.int64), f"{name}[{at}]", n)
         given.append(members)
     if not given:
         return ()
@@ -219,7 +220,7 @@ def _gaps(given: PackingData) -> None:
     )
     for at in order:
         gap, where = given.gaps[at], f"gaps[{at}]"
-        _require_buffers(np.array([gap.buffer]), f"{where}.buffer", given.n)
+        require_buffers(np.array([gap.buffer]), f"{where}.buffer", given.n)
         who = f"buffer {given.buffer_id(gap.buffer)}"
         begin, end = int(given.start[gap.buffer]), int(given.end[gap.buffer])
         if not begin <= gap.start < gap.end <= end:
@@ -244,7 +245,7 @@ def _gaps(given: PackingData) -> None:
 
 def _places(given: PackingData) -> None:
     for at, item in enumerate(given.allowed):
-        _require_buffers(np.array([item.buffer]), f"allowed[{at}].buffer", given.n)
+        require_buffers(np.array([item.buffer]), f"allowed[{at}].buffer", given.n)
         if not 0 <= item.low < item.high:
             raise InputError(
                 f"[{item.low}, {item.high}) is empty or negative",
@@ -260,16 +261,6 @@ def _places(given: PackingData) -> None:
             field="fixed",
             remedy="correct one of them",
         )
-    for group in given.colocated:
-        fixed = {int(given.fixed[i]): i for i in group if given.fixed[i] >= 0}
-        if len(fixed) > 1:
-            one, other = list(fixed.values())[:2]
-            raise InputError(
-                f"buffers {given.buffer_id(one)} and {given.buffer_id(other)} share an offset, "
-                f"but are fixed at {given.fixed[one]} and {given.fixed[other]}",
-                field="colocated",
-                remedy="fix them at one offset",
-            )
 
 
 def _objectives(given: PackingData) -> None:
@@ -277,10 +268,11 @@ def _objectives(given: PackingData) -> None:
     objective = str(given.objective)
     needs = {
         "capacity": (
-            ("fit", "moves"),
-            given.capacity is None,
+            ("fit", "moves", "penalties"),
+            given.capacity is None and not given.memories,
             "give a capacity (--capacity), or minimise the peak",
         ),
+        "penalties": (("penalties",), given.penalties is None, "give some, or minimise the peak"),
         "banks": (("bank-conflicts",), given.banks is None, "give banks, or minimise the peak"),
         "previous": (("moves",), not (given.previous >= 0).any(), "give the old offsets"),
     }
@@ -305,11 +297,18 @@ def _memories(given: PackingData) -> None:
             "goes with one memory", field="capacity", remedy="give each memory its own capacity"
         )
     objective = str(given.objective)
-    if given.memories and objective != "spill":
+    if given.memories and objective in ("moves", "bank-conflicts"):
         raise InputError(
-            f"{objective} does not choose memories",
+            f"{objective} knows one memory",
             field="objective",
-            remedy="use spill, or leave out the memories",
+            remedy="use fit, peak, penalties or spill, or leave out the memories",
+        )
+    without = [memory.name for memory in given.memories if memory.capacity is None]
+    if without and objective == "fit":
+        raise InputError(
+            f"memory {without[0]!r} has no capacity, and all would fit into it",
+            field="memories",
+            remedy="give it one, or minimise the peak",
         )
     if objective == "spill" and not given.memories:
         raise InputError(

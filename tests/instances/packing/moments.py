@@ -37,6 +37,12 @@ def overlap(instance: LmemPacking, i: int, j: int, distance: int) -> bool:
 
 def violations(instance: LmemPacking, solution: PackingSolution) -> Counter[str]:
     """Return how often each rule is broken."""
+    ties = [*instance.colocated, *((view.buffer, view.host) for view in instance.views)]
+    place = list(range(instance.n))
+    for _ in ties:
+        for tie in ties:
+            for i in tie:
+                place[i] = min(place[j] for j in tie)
     offsets = solution.offsets.tolist()
     memory = [0] * instance.n if solution.memory is None else solution.memory.tolist()
     found: Counter[str] = Counter()
@@ -53,15 +59,33 @@ def violations(instance: LmemPacking, solution: PackingSolution) -> Counter[str]
             item.low <= offset and top <= item.high for item in ranges
         )
         found["reserved"] += sum(low < top and offset < high for low, high in instance.reserved)
+        if instance.memories:
+            level = instance.memories[memory[i]]
+            found["reserved"] += sum(low < top and offset < high for low, high in level.reserved)
+            found["alignment"] += offset % level.alignment != 0
+        if instance.homes is not None:
+            found["home"] += not instance.homes[i, memory[i]]
+        if instance.segment is not None:
+            inside = range(offset + 1, top)
+            found["segment"] += any(byte % instance.segment == 0 for byte in inside)
         if instance.banks is not None:
             found["bank"] += top > instance.banks.count * instance.banks.nbytes
     for group in instance.colocated:
         found["colocation"] += len({(offsets[i], memory[i]) for i in group}) > 1
+    for view in instance.views:
+        home = memory[view.host], offsets[view.host] + view.offset
+        found["view"] += (memory[view.buffer], offsets[view.buffer]) != home
     shrunken = {gap.buffer for gap in instance.gaps if gap.high > gap.low}
     for i in range(instance.n):
         for j in range(i + 1, instance.n):
-            together = any(i in group and j in group for group in instance.colocated)
-            if memory[i] != memory[j] or together:
+            if memory[i] != memory[j]:
+                continue
+            bytes_of = [set(range(offsets[k], offsets[k] + int(instance.size[k]))) for k in (i, j)]
+            if bytes_of[0] & bytes_of[1]:
+                found["apart"] += (i, j) in instance.apart
+                if place[i] != place[j]:
+                    found["exclusive"] += (i in instance.exclusive) + (j in instance.exclusive)
+            if place[i] == place[j] or (i, j) in instance.exempt:
                 continue
             if overlap(instance, i, j, offsets[j] - offsets[i]):
                 if (i, j) in instance.in_place:

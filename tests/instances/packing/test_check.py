@@ -22,7 +22,7 @@ from stagepack.instances.packing import (
 )
 from stagepack.instances.packing.check import LISTED
 from tests.instances.packing.moments import violations
-from tests.packing_cases import FEATURES, random_packing
+from tests.packing_cases import FEATURES, RELATIONS, random_packing
 
 checking = importlib.import_module("stagepack.instances.packing.check")  # not its function
 
@@ -178,13 +178,14 @@ def test_offsets_of_another_type() -> None:
 @settings(max_examples=400)
 @given(
     seed=st.integers(0, 2**32),
-    features=st.sets(st.sampled_from(FEATURES)),
+    features=st.sets(st.sampled_from((*FEATURES, *RELATIONS, "memories"))),
     objective=st.sampled_from(Objective),
 )
 def test_against_moments(seed: int, features: set[str], objective: Objective) -> None:
     rng = np.random.default_rng(seed)
     instance = random_packing(rng, features=sorted(features), objective=objective)
-    memory = rng.integers(0, 2, instance.n) if instance.memories else None
+    levels = len(instance.memories)
+    memory = rng.integers(0, levels, instance.n) if levels else None
     solution = PackingSolution.of(instance, rng.integers(0, 20, instance.n), memory)
     found = Counter(violation.rule for violation in instance.check(solution))
     assert found == violations(instance, solution)
