@@ -33,6 +33,7 @@ from typing import assert_never
 import numpy as np
 
 from stagepack.errors import InputError
+from stagepack.heuristics.packing.penalties.pairs import Pairs
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.packing.data import PackingSolution
 from stagepack.instances.packing.instance import LmemPacking
@@ -189,6 +190,9 @@ class Frame:
                 self.spill = accesses[:, None] * cost[None, :]
                 self.gain = int(np.gcd.reduce(self.spill, axis=None)) or 1
                 self.least = int(self.spill.min(axis=1).sum())
+            case Objective.PENALTIES:
+                self.gain = math.gcd(self.pairs.certain, *self.pairs.cost.tolist()) or 1
+                self.least = self.pairs.certain
             case Objective.PEAK | Objective.FIT:
                 pass
             case unknown:
@@ -303,6 +307,8 @@ class Frame:
         """Classes of two and more blocks that any allocation may exchange for one another."""
         special = {i for pair in self.shares for i in pair}
         special.update(i for i, _, _ in self.stays)
+        if self.instance.objective is Objective.PENALTIES:
+            special.update(self.pairs.member.ravel().tolist())
         if self.instance.objective is Objective.BANK_CONFLICTS:
             special.update(i for pair in self.bank_pairs for i, _ in pair)
         classes: dict[object, list[int]] = {}
@@ -325,6 +331,11 @@ class Frame:
             apart = max(high - low for _, _, low, high in self.pieces[members[0]])
             for i, j in itertools.pairwise(members):
                 yield i, j, apart
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """Pairs of blocks that share addresses at a cost."""
+        return Pairs.of(self.instance, self.blocks)
 
     # ------------------------------------------------------------------ banks
 

@@ -118,11 +118,18 @@ class _OneOf:
 
 
 class Milp(PackingModel):
-    """The order model as a `Linear`; expresses every instance."""
+    """The order model as a `Linear`; expresses every instance, without penalties."""
 
     # With 1e-9 HiGHS 1.12 called 24 of 125 random packings infeasible or a worse peak optimal, 1.16
     # 5 of 183; with its own tolerance neither of them one of 308.
     parameters = MappingProxyType({"tolerance": LOOSE})
+
+    @staticmethod
+    def unsupported(instance: LmemPacking) -> str:
+        """Return what the model does not express, or why it would be too large, or ''."""
+        if instance.objective is Objective.PENALTIES:
+            return "the MILP knows nothing of penalties; use cp-sat"
+        return PackingModel.unsupported(instance)
 
     @staticmethod
     def bank_pair(tuning: ModelTuning) -> float:
@@ -209,6 +216,8 @@ class Milp(PackingModel):
                 self._conflicts()
             case Objective.PEAK | Objective.FIT:
                 self._minimise(self.z)
+            case Objective.PENALTIES:
+                raise InputError(self.unsupported(self.instance), field="objective")
             case unknown:
                 assert_never(unknown)
         self.infeasible = self.program.contradiction
@@ -449,7 +458,7 @@ class Milp(PackingModel):
                     values[stay.index] = at[i] == v
             case Objective.BANK_CONFLICTS:
                 self._hint_banks(values, at)
-            case Objective.SPILL | Objective.PEAK | Objective.FIT:
+            case Objective.SPILL | Objective.PEAK | Objective.FIT | Objective.PENALTIES:
                 pass
             case unknown:
                 assert_never(unknown)

@@ -162,7 +162,7 @@ def objective_bound(
 
     `keep_going` is asked now and then; once it says no, what is known by then is returned.
     """
-    if instance.objective is Objective.MOVES:
+    if instance.objective in (Objective.MOVES, Objective.PENALTIES):
         return 0, witness("floor")
     if instance.objective is Objective.SPILL:
         cheapest = min(memory.cost for memory in instance.memories)

@@ -73,7 +73,11 @@ def prove(
         Asked between chunks of work.
     """
     most = instance.ceiling if bound is None else math.ceil(bound) - 1
-    if most is None or instance.objective in (Objective.MOVES, Objective.SPILL):
+    if most is None or instance.objective in (
+        Objective.MOVES,
+        Objective.SPILL,
+        Objective.PENALTIES,
+    ):
         return None
     if most >= LARGEST:  # more than all buffers together
         return None

@@ -160,6 +160,13 @@ def _replan(instance: LmemPacking, progress: PackingProgress, settings: Settings
     steps.replan(attempt)
 
 
+def _sharing(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
+    """Anneal over placements that share addresses at a cost."""
+    attempt = Attempt(instance, progress, tuning=settings.tuned(TUNING))
+    _start(attempt, settings)
+    methods.penalties.solve(attempt, settings, prove=False)
+
+
 def _spill(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Choose memories by value, then place each memory's buffers greedily."""
     tuning = settings.tuned(TUNING)
@@ -217,6 +224,9 @@ def _start_of_choice(attempt: Attempt, settings: Settings) -> None:
     if instance.objective is Objective.MOVES:
         steps.replan(attempt)
         return
+    if instance.objective is Objective.PENALTIES:
+        methods.penalties.begin(attempt, settings)
+        return
     if attempt.blocks.b >= tuning.auto.dived_blocks:  # of fewer the rules place all as soon
         quick = methods.quick.place_first(attempt)
         if attempt.blocks.b > tuning.scale.blocks:
@@ -270,6 +280,10 @@ def _auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) 
         return
     attempt = Attempt(instance, progress, tuning=settings.tuned(TUNING))
     tuning = attempt.tuning
+    if instance.objective is Objective.PENALTIES:
+        _start(attempt, settings)
+        methods.penalties.solve(attempt, settings)
+        return
     many = attempt.blocks.b > tuning.scale.blocks
     large = many or attempt.blocks.pairs > min(tuning.scale.pairs, tuning.exact.pair_limit)
     dived = large and (many or not constructive.dive.unsupported(attempt.blocks.rounded))
@@ -501,6 +515,12 @@ def _moving_little(
 ) -> None:
     """Run, and where there is an old placement see to it that little moves."""
     tuning = settings.tuned(TUNING)
+    if methods.penalties.matter(name, instance):
+        with progress.reserving(tuning.relocation.share), contextlib.suppress(Stopped):
+            run(instance, progress, settings)
+        with contextlib.suppress(Stopped):
+            methods.penalties.after(instance, progress, settings)
+        return
     if instance.previous.max(initial=-1) < 0 or not methods.relocation.matter(name, instance):
         with contextlib.suppress(Stopped):
             run(instance, progress, settings)
@@ -568,6 +588,7 @@ _PLAIN: dict[str, Run] = {
     "beam": _beaming,
     "replan": _replan,
     "spill-by-value": _spill,
+    "reuse-aware": _sharing,
     "exact": _searching,
     "milp": _on_engine("Milp", "highs"),
     "cp-sat": _on_engine("CpSat", "cp-sat"),

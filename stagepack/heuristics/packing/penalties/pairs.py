@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stagepack.heuristics.packing.exact_search.exact_general import forbidden
+from stagepack.instances.packing import LmemPacking, Penalties
 from stagepack.instances.packing.blocks import Blocks
-from stagepack.instances.packing.meetings import Pause
 from stagepack.instances.profile import Array
 
 
@@ -23,61 +22,56 @@ class Pairs:
     ----------
     blocks : Blocks
         What is packed.
-    first, second : ndarray of int64, shape (pairs,)
-        The blocks of each pair, ``first < second``; several pairs may be of the same two.
-    low, high : ndarray of int64, shape (pairs,)
-        A pair shares an address where ``low <= offset[first] - offset[second] <= high``.
+    member : ndarray of int64, shape (pairs, 2)
+        The blocks of each pair, ascending; several pairs may be of the same two.
+    low, high : ndarray of int64, shape (pairs, 2)
+        The bytes [low, high) above the offset of each that must not meet.
     cost : ndarray of int64, shape (pairs,)
-        What that costs.
+        What it costs if they do.
     certain : int
         Cost of the pairs that share whatever the placement is.
     """
 
     blocks: Blocks
-    first: Array
-    second: Array
+    member: Array
     low: Array
     high: Array
     cost: Array
     certain: int
 
     @classmethod
-    def of(cls, blocks: Blocks, size: Array, pairs: Array, cost: Array) -> Pairs:
-        """Return the pairs of blocks of penalised pairs of buffers; those of no cost are left out.
-
-        Parameters
-        ----------
-        blocks : Blocks
-            The normal form.
-        size : ndarray of int64, shape (n,)
-            Bytes of each buffer.
-        pairs : ndarray of int64, shape (k, 2)
-            Buffers.
-        cost : ndarray of int64, shape (k,)
-            Of each pair.
-        """
+    def of(cls, instance: LmemPacking, blocks: Blocks) -> Pairs:
+        """Return the pairs of the blocks of an instance; those that cost nothing are left out."""
+        given, size = instance.penalties, instance.size
+        nothing = Penalties(np.zeros((0, 2), dtype=np.int64), np.zeros(0, dtype=np.int64))
+        pairs, cost = (given or nothing).pairs, (given or nothing).cost
         counts = (size[pairs] > 0).all(axis=1) & (cost > 0)
         pairs, cost = pairs[counts], cost[counts]
-        of, bytes_of = blocks.block[pairs], size[pairs]
-        same = of[:, 0] == of[:, 1]
+        same = blocks.block[pairs[:, 0]] == blocks.block[pairs[:, 1]]
         certain = int(cost[same].sum())
-        of, bytes_of, cost = of[~same], bytes_of[~same], cost[~same]
-        turned = of[:, 0] > of[:, 1]
-        of[turned], bytes_of[turned] = of[turned][:, ::-1], bytes_of[turned][:, ::-1]
-        rows = np.column_stack([of, 1 - bytes_of[:, 0], bytes_of[:, 1] - 1])
+        pairs, cost = pairs[~same], cost[~same]
+        turned = blocks.block[pairs[:, 0]] > blocks.block[pairs[:, 1]]
+        pairs[turned] = pairs[turned][:, ::-1]
+        rows = np.concatenate([blocks.block[pairs], size[pairs]], axis=1)
         rows, which = np.unique(rows, axis=0, return_inverse=True)
         total = np.zeros(len(rows), dtype=np.int64)
         np.add.at(total, which.ravel(), cost)
-        first, second, low, high = (np.ascontiguousarray(row) for row in rows.T)
-        return cls(blocks, first, second, low, high, total, certain)
+        return cls(blocks, rows[:, :2], np.zeros_like(rows[:, 2:]), rows[:, 2:], total, certain)
 
     def __len__(self) -> int:
         return len(self.cost)
 
+    @property
+    def nearest(self) -> tuple[Array, Array]:
+        """Between which distances, of the first from the second offset, each pair shares."""
+        low, high = self.low, self.high
+        return low[:, 1] - high[:, 0] + 1, high[:, 1] - low[:, 0] - 1
+
     def shared(self, offsets: Array) -> Array:
         """Return which pairs share an address, as a mask, for offsets of blocks."""
-        distance = offsets[self.first] - offsets[self.second]
-        return np.asarray((self.low <= distance) & (distance <= self.high))
+        distance = offsets[self.member[:, 0]] - offsets[self.member[:, 1]]
+        low, high = self.nearest
+        return np.asarray((low <= distance) & (distance <= high))
 
     def worth(self, offsets: Array) -> int:
         """Return the cost of a placement, given offsets of blocks."""
@@ -91,53 +85,21 @@ class Pairs:
         blocks, chosen = self.blocks, np.flatnonzero(which)
         if not len(chosen):
             return blocks
-        section = blocks.sections + np.arange(len(chosen))
+        section = np.repeat(blocks.sections + np.arange(len(chosen)), 2)
         owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
-        owner = np.concatenate([owner, self.first[chosen], self.second[chosen]])
-        first = np.concatenate([blocks.first, section, section])
-        zero = np.zeros(2 * len(chosen), dtype=np.int64)
-        high = np.concatenate([1 - self.low[chosen], self.high[chosen] + 1])
+        owner = np.concatenate([owner, self.member[chosen].ravel()])
+        first = np.concatenate([blocks.first, section])
+        low, high = self.low[chosen], self.high[chosen]
         order = np.lexsort((first, owner))
-        load = np.concatenate([blocks.load, high[: len(chosen)] + high[len(chosen) :]])
+        many = np.bincount(owner, minlength=blocks.b)
         return replace(
             blocks,
-            piece_ptr=np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=blocks.b))]),
+            piece_ptr=np.concatenate([[0], np.cumsum(many)]),
             first=first[order],
-            end=np.concatenate([blocks.end, section + 1, section + 1])[order],
-            low=np.concatenate([blocks.low, zero])[order],
-            high=np.concatenate([blocks.high, high])[order],
+            end=np.concatenate([blocks.end, section + 1])[order],
+            low=np.concatenate([blocks.low, low.ravel()])[order],
+            high=np.concatenate([blocks.high, high.ravel()])[order],
             time=np.concatenate([blocks.time, np.arange(len(chosen))]),
-            load=load,
+            load=np.concatenate([blocks.load, (high - low).sum(axis=1)]),
             linear=False,
-        )
-
-    def rows(self, pause: Pause) -> tuple[Array, Array, Array, Array, Array]:
-        """Return what each block must or should keep clear of, as rows.
-
-        Returns
-        -------
-        ptr : ndarray of int64, shape (b + 1,)
-            Rows of the blocks.
-        other, low, high, cost : ndarray of int64, shape (entries,)
-            Of the row of block i: at low <= o_i - o_other <= high the two share an address, which
-            is forbidden at a cost of 0.
-        """
-        blocks, b = self.blocks, self.blocks.b
-        ptr, near = blocks.neighbours(pause)
-        pieces = np.stack([blocks.first, blocks.end, blocks.low, blocks.high], axis=1)
-        i, j = np.concatenate([blocks.may_share, blocks.may_share[:, ::-1]]).T
-        order = np.lexsort((j, i))
-        partners = np.concatenate([[0], np.cumsum(np.bincount(i, minlength=b))])
-        run, spans = forbidden(ptr, near, blocks.piece_ptr, pieces, partners, j[order])
-        many = np.diff(run)
-        owner = np.repeat(np.repeat(np.arange(b), np.diff(ptr)), many)
-        owner = np.concatenate([owner, self.first, self.second])
-        order = np.argsort(owner, kind="stable")
-        nothing = np.zeros(int(run[-1]), dtype=np.int64)
-        return (
-            np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=b))]),
-            np.concatenate([np.repeat(near, many), self.second, self.first])[order],
-            np.concatenate([spans["low"], self.low, -self.high])[order],
-            np.concatenate([spans["high"], self.high, -self.low])[order],
-            np.concatenate([nothing, self.cost, self.cost])[order],
         )
