@@ -392,6 +392,9 @@ class PenaltyTuning(Tuning):
     hottest: float = 5.0
     """First temperature, in terms of the mean cost of a pair; by trial."""
 
+    reheated: float = 0.8
+    """First temperature of a cooling that begins at the best placement; by trial."""
+
     coldest: float = 0.15
     """Last temperature; by trial."""
 

@@ -68,9 +68,9 @@ class Sharing:
         every = np.ones(len(self.pairs), dtype=bool)
         self._decide(self.pairs.separated(every))
         attempt = self.attempt
-        if attempt.progress.solution is None and attempt.keep_going():
-            if self._decide(attempt.blocks) is Status.INFEASIBLE:
-                methods.explain.conclude_infeasible(attempt, attempt.best, "exhausted search")
+        nothing = attempt.progress.solution is None and attempt.keep_going()
+        if nothing and self._decide(attempt.blocks) is Status.INFEASIBLE:
+            methods.explain.conclude_infeasible(attempt, attempt.best, "exhausted search")
 
     def _decide(self, blocks: Blocks) -> Status:
         """Offer a placement of these blocks within the capacity; return whether there is one."""
@@ -93,8 +93,8 @@ class Sharing:
             self.offer(found.offsets)
         return found.status
 
-    def anneal(self, seed: int, seconds: float) -> None:
-        """Lower the cost for some seconds of work, with random numbers of `seed`."""
+    def anneal(self, seed: int, seconds: float, *, anew: bool = False) -> None:
+        """Lower the cost for some seconds of work, with random numbers of `seed`, maybe `anew`."""
         attempt = self.attempt
         if not attempt.keep_going():
             return
@@ -102,7 +102,7 @@ class Sharing:
             placing.improve(
                 self.pairs,
                 self.capacity,
-                attempt.lowest,
+                None if anew else attempt.lowest,
                 floor=int(attempt.progress.bound or 0),
                 seed=seed,
                 keep_going=attempt.for_a_while(seconds),
@@ -164,7 +164,9 @@ def begin(attempt: Attempt, settings: Settings) -> None:
     search = Sharing(attempt)
     if search.small:
         search.apart()
-        search.anneal(settings.seed, min(attempt.tuning.penalties.turn, effort.left() / 4))
+        search.anneal(
+            settings.seed, min(attempt.tuning.penalties.turn, effort.left() / 4), anew=True
+        )
 
 
 def solve(attempt: Attempt, settings: Settings, *, prove: bool = True) -> None:

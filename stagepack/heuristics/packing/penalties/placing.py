@@ -5,7 +5,7 @@ A move looks at all places of one block, which are stretches of equal weight: th
 that would share, and a weight for each overlap that is not allowed.  One is drawn with the
 probability of its weight at the temperature (a heat bath), its lowest or its highest offset.
 Overlaps that stay weigh more and more, so that at the end of a cooling none is left.  Then the
-next cooling begins, twice as long.
+next cooling begins, twice as long: at the best placement, at a lower temperature.
 
 Cost: O(m log m) for a move of a block that m others keep away from some of its places.  Source: own
 work; heat baths are those of Creutz, "Monte Carlo study of quantized SU(2) gauge theory", 1980.
@@ -56,7 +56,7 @@ def improve(
     capacity : int
         No block ends above it.
     offsets : ndarray of int64, shape (b,), optional
-        A placement that is known.
+        A placement that is known: the search begins near it, else anywhere.
     floor : int
         A lower bound on the cost: at which the search ends.
     seed : int
@@ -80,21 +80,27 @@ def improve(
     scale = float(pairs.cost.mean()) if len(pairs) else 1.0
     sweep = MOVE * pairs.blocks.b + ENTRY * len(search.other)
     seconds = max(steer.first, steer.sweeps * sweep * steer.step)
-    fall = steer.coldest / steer.hottest
     while keep_going():
         # What would be cut short is joined to the one before.
         left = effort.left()
         seconds = left / 1.3 if left < 4 * seconds else seconds
         legs = max(1, round(seconds / steer.leg))
-        np.copyto(search.weight, np.where(search.cost > 0, search.cost, steer.clash * scale))
+        weight = np.where(search.cost > 0, search.cost, steer.clash * scale)
+        np.copyto(search.weight, weight)
+        hottest = steer.hottest
+        if known >= 0:
+            search.offsets[:] = search.best
+            count(search)
+            hottest = steer.reheated
+        fall = steer.coldest / hottest
         budget = max(1, int(min(steer.leg, seconds) / steer.step))
         for leg in range(legs + legs // 4 + 1):
             if leg > legs and not search.state[CLASHES]:
                 break
             # What still overlaps at the end is parted in the cold, whatever that costs.
-            hot, cold = (scale * steer.hottest * fall ** min(1, part / legs) for part in (leg, leg + 1))
+            ends = (scale * hottest * fall ** min(1, part / legs) for part in (leg, leg + 1))
             more = steer.more * scale * (1 if leg < legs else steer.parting)
-            left_over = anneal(search, hot, cold, more, floor - pairs.certain, budget)
+            left_over = anneal(search, *ends, more, floor - pairs.certain, budget)
             effort.spend(tuning.prices.call + steer.step * (budget - left_over))
             if search.record[0] != known:
                 known = int(search.record[0])
