@@ -437,6 +437,10 @@ class PenaltyTuning(Tuning):
     turn: float = 0.3
     """Seconds of work of the first turn of annealing; by trial."""
 
+    entry: float = 2e-5
+    """Seconds of work of it for a pair that should not meet, in either order, but at most `turn`;
+    by trial."""
+
     growth: float = 4.0
     """How many times as long each further turn is; by trial."""
 
@@ -451,6 +455,9 @@ class PenaltyTuning(Tuning):
 
     lowering: float = 0.5
     """Seconds of work for the peak once the cost is what it is."""
+
+    settled: int = 300_000
+    """Pairs alive together up to which blocks are settled lower in any case."""
 
     apart: float = 0.2
     """Seconds of work for whether all pairs can be apart."""

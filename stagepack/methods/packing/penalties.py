@@ -8,6 +8,7 @@ second, within the least peak.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable
 
@@ -27,7 +28,7 @@ from stagepack.instances.profile import Array
 from stagepack.methods import Settings
 from stagepack.methods import packing as methods
 from stagepack.methods.packing.attempt import Attempt, PackingProgress
-from stagepack.progress import Part
+from stagepack.progress import Part, Stopped
 from stagepack.result import Status
 
 METHODS = ("auto", "cp-sat", "reuse-aware", "exact", "portfolio", "dive", "anneal", "beam")
@@ -54,10 +55,16 @@ class Sharing:
 
     @property
     def capacity(self) -> int:
-        """Where memory ends; without an end, as high as all blocks are on top of one another."""
-        ceiling, blocks = self.attempt.instance.ceiling, self.attempt.blocks
-        highest = int((blocks.size + blocks.alignment).sum()) + int(blocks.range_low.max(initial=0))
-        return highest if ceiling is None else ceiling
+        """Where memory ends."""
+        ceiling = self.attempt.instance.ceiling
+        assert ceiling is not None  # the objective needs a capacity
+        return ceiling
+
+    @property
+    def turn(self) -> float:
+        """Seconds of work of the first turn."""
+        steer, entries = self.tuning.penalties, 2 * (len(self.pairs) + self.attempt.blocks.pairs)
+        return min(steer.turn, max(2 * steer.first, steer.entry * entries))
 
     def offer(self, offsets: Array) -> None:
         """Offer a placement of the blocks."""
@@ -136,20 +143,16 @@ class Sharing:
             Whether there is time, although the cost may be proved.
         """
         low, until = self.attempt.lowest, effort.spent() + seconds
-        if low is None or not keep_going():
+        if low is None or self.attempt.blocks.pairs > self.tuning.penalties.settled:
             return
         blocks = self.pairs.separated(~self.pairs.shared(low))
-        best = greedy.place_in_order(
-            blocks,
-            np.argsort(low, kind="stable"),
-            keep_going=keep_going,
-            tuning=self.tuning,
-        )
+        order = np.argsort(low, kind="stable")
+        best = greedy.place_in_order(blocks, order, tuning=self.tuning)  # as soon as a check
         if best is not None:
             self.offer(best)
             if (best + blocks.size).max() < (low + blocks.size).max():
                 low = best
-        if not exact_search.exact.unsupported(blocks, tuning=self.tuning):
+        if keep_going() and not exact_search.exact.unsupported(blocks, tuning=self.tuning):
             exact_search.exact.minimise(
                 blocks,
                 upper=low,
@@ -164,9 +167,7 @@ def begin(attempt: Attempt, settings: Settings) -> None:
     search = Sharing(attempt)
     if search.small:
         search.apart()
-        search.anneal(
-            settings.seed, min(attempt.tuning.penalties.turn, effort.left() / 4), anew=True
-        )
+        search.anneal(settings.seed, min(search.turn, effort.left() / 4), anew=True)
 
 
 def solve(attempt: Attempt, settings: Settings, *, prove: bool = True) -> None:
@@ -185,7 +186,7 @@ def solve(attempt: Attempt, settings: Settings, *, prove: bool = True) -> None:
     if search.small and attempt.progress.solution is None:
         search.apart()
     proving = prove and search.small
-    seconds, unbounded = steer.turn, not proving
+    seconds, unbounded = search.turn, not proving
     for turn in itertools.count() if search.small else ():
         before, seed = effort.spent(), settings.seed + turn * attempt.tuning.auto.seed_stride
         left = effort.left()
@@ -232,8 +233,24 @@ def matter(name: str, instance: LmemPacking) -> bool:
     )
 
 
-def after(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
-    """Look for the placement of the least penalties that is as low as the best one found."""
+def second(
+    run: Callable[[LmemPacking, PackingProgress, Settings], None],
+    instance: LmemPacking,
+    progress: PackingProgress,
+    settings: Settings,
+) -> None:
+    """Run, and then look for the placement of the least penalties that is as low.
+
+    Parameters
+    ----------
+    run : callable
+        What lowers the peak.
+    instance, progress, settings
+        Of the run.
+    """
+    share = settings.tuned(TUNING).relocation.share
+    with progress.reserving(share), contextlib.suppress(Stopped):
+        run(instance, progress, settings)
     if progress.solution is None or progress.interrupted:
         return
     assert progress.objective is not None
@@ -246,6 +263,8 @@ def after(instance: LmemPacking, progress: PackingProgress, settings: Settings) 
         attempt = Attempt(within, second, tuning=settings.tuned(TUNING))
         begin(attempt, settings)
         solve(attempt, settings)
+    except Stopped:
+        pass
     finally:
         if second.solution is not None:
             known, source = progress.reason, second.trace.incumbents[-1].source

@@ -516,10 +516,7 @@ def _moving_little(
     """Run, and where there is an old placement see to it that little moves."""
     tuning = settings.tuned(TUNING)
     if methods.penalties.matter(name, instance):
-        with progress.reserving(tuning.relocation.share), contextlib.suppress(Stopped):
-            run(instance, progress, settings)
-        with contextlib.suppress(Stopped):
-            methods.penalties.after(instance, progress, settings)
+        methods.penalties.second(run, instance, progress, settings)
         return
     if instance.previous.max(initial=-1) < 0 or not methods.relocation.matter(name, instance):
         with contextlib.suppress(Stopped):
