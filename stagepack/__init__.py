@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from stagepack.instances.groups.execution.program import group_program as group_program
     from stagepack.instances.packing import Allowed as Allowed
     from stagepack.instances.packing import Banks as Banks
+    from stagepack.instances.packing import Dimensions as Dimensions
     from stagepack.instances.packing import Gap as Gap
     from stagepack.instances.packing import LmemPacking as LmemPacking
     from stagepack.instances.packing import Memory as Memory
@@ -67,6 +68,8 @@ if TYPE_CHECKING:
     from stagepack.instances.packing import Penalties as Penalties
     from stagepack.instances.packing import View as View
     from stagepack.instances.packing import measure as measure
+    from stagepack.instances.packing import merge_programs as merge_programs
+    from stagepack.instances.packing import split_programs as split_programs
     from stagepack.instances.phases import PhaseSchedule as PhaseSchedule
     from stagepack.instances.phases import PhaseSolution as PhaseSolution
     from stagepack.instances.phases.execution.execute import check_program as check_program
@@ -114,9 +117,11 @@ if TYPE_CHECKING:
     from stagepack.solve import pack as pack
     from stagepack.solve import solve as solve
     from stagepack.solve import versions as versions
+    from stagepack.tradeoffs import DepthChoice as DepthChoice
     from stagepack.tradeoffs import Explanation as Explanation
     from stagepack.tradeoffs import Front as Front
     from stagepack.tradeoffs import Recut as Recut
+    from stagepack.tradeoffs import choose_depths as choose_depths
     from stagepack.tradeoffs import explain as explain
     from stagepack.tradeoffs import pareto as pareto
     from stagepack.tradeoffs import recut as recut
@@ -173,7 +178,16 @@ _NAMES = {
     "stagepack.report.plot": ("plot",),
     "stagepack.result": ("Result", "Status", "Termination", "Trace"),
     "stagepack.solve": ("methods", "pack", "solve", "versions"),
-    "stagepack.tradeoffs": ("Explanation", "Front", "Recut", "explain", "pareto", "recut"),
+    "stagepack.tradeoffs": (
+        "DepthChoice",
+        "Explanation",
+        "Front",
+        "Recut",
+        "choose_depths",
+        "explain",
+        "pareto",
+        "recut",
+    ),
 }
 _MODULES = ("plots",)
 """Modules that need no import of their own."""

@@ -180,7 +180,7 @@ def _relations(rng: Random, given: dict[str, Any], features: Collection[str]) ->
     if "exclusive" in features:
         found["exclusive"] = [int(rng.integers(n))]
     if "segment" in features:
-        found["segment"] = int(size.max() + rng.integers(0, 4))
+        found["segment"] = max(1, int(size.max() + rng.integers(0, 4)))
     if "lives" in features and "conflicts" not in features and "gaps" not in features:
         found["gaps"] = [
             (i, begin + 1, begin + 2)

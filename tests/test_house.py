@@ -267,6 +267,7 @@ def test_nobody_else_names_a_problem() -> None:
         "planning/tuning.py",
         "plots/__init__.py",  # public pictures
         "solve.py",  # `pack`, which makes an instance of arrays
+        "tradeoffs/depths.py",  # copies of buffers
         "tradeoffs/moves.py",  # chains that are cut anew
         "planning/step_labels.py",  # of chains of networks
         "planning/steps.py",  # of training, whose parts are of several kinds

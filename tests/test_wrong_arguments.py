@@ -52,6 +52,8 @@ def calls(folder: Path) -> dict[str, tuple[Any, ...]]:
     return {
         "chain": graph, "check_proof": (PACKING, file), "check_result": chain,
         "check_group_program": (GROUPS, sp.group_program(*groups)),
+        "choose_depths": (PACKING.replace(capacity=20), {"0": [0, 1]}),
+        "merge_programs": ([PACKING, PACKING],), "split_programs": ([PACKING], packing[1]),
         "check_program": (PHASES, sp.program(*phases)),
         "entries": (), "estimate": chain, "explain": (CHAIN,), "group_program": groups,
         "explain_plan": (sp.plan_model(CHAIN, microbatches=2),),

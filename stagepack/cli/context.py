@@ -168,10 +168,12 @@ def _said(options: JsonObject) -> JsonObject:
             raise InputError(
                 f"{setting[:60]!r} is not KEY=VALUE", field="--set", remedy="write --set batch=8"
             )
+        word, point, name = key.partition(".")  # names stay as they are
+        whole = f"{word.replace('-', '_')}{point}{name}"
         try:
-            given[key.replace("-", "_")] = json.loads(value)
+            given[whole] = json.loads(value)
         except json.JSONDecodeError:
-            given[key.replace("-", "_")] = value
+            given[whole] = value
         except (ValueError, RecursionError):  # thousands of digits, thousands of brackets
             raise InputError(
                 f"{value[:20]}... is too long a number or nested too deeply",

@@ -9,7 +9,7 @@ arguments: words of the vocabulary.  To add a format, write a module that is a
 from __future__ import annotations
 
 import gzip
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
@@ -252,8 +252,9 @@ def _said(given: Words, chosen: Format, kind: str) -> JsonObject:
     understood, own = chosen.contexts[kind], getattr(chosen.reader, "WORDS", {})
     what = chosen.name if len(chosen.kinds) == 1 else f"{chosen.name} {kind}"
     values: JsonObject = {}
-    for name, value in given.items():
-        if name not in understood:
+    for name, value in _by_name(given).items():
+        word = name.partition(".")[0] if name not in VOCABULARY else name
+        if word not in understood:
             said = name in VOCABULARY
             if value is None and said:
                 continue
@@ -269,8 +270,31 @@ def _said(given: Words, chosen: Format, kind: str) -> JsonObject:
         if name in own:
             values[name] = own[name].of(value)
         else:
-            values[name] = value if isinstance(value, Cluster) else coerce(name, value, kind)
+            values[name] = value if isinstance(value, Cluster) else coerce(word, value, kind)
     return values
+
+
+def _by_name(given: Words) -> JsonObject:
+    """Return what is given, what has a value for each of several names as ``dim.seq``."""
+    found: JsonObject = {}
+    for name, value in given.items():
+        known = VOCABULARY.get(name)
+        if known is None or not known.named or value is None:
+            found[name] = value
+        elif isinstance(value, Mapping):
+            found |= {f"{name}.{key}": one for key, one in value.items()}
+        else:
+            raise InputError(
+                f"{str(value)[:60]!r} is for no name",
+                field=name,
+                remedy=f"say for which: --set {name}.NAME=..., in Python {name}={{...}}",
+            )
+    for name, value in found.items():
+        known = VOCABULARY.get(name.partition(".")[0])
+        if known is not None and known.named and known.type is str:
+            many = value if isinstance(value, list | tuple) else [value]
+            found[name] = "x".join(map(str, many))
+    return found
 
 
 def _beside(file: Path, reader: Any) -> JsonObject:

@@ -58,6 +58,8 @@ class Parameter:
         Units that may stand behind a number, and what they are worth.
     each : bool
         Whether devices may have a number each: a list, or text with commas.
+    named : bool
+        Whether it is said for each of several names: ``dim.seq=4``, or ``dim={"seq": 4}``.
     option : str
         Under which heading the command line has an option of this name: "instance", "machine" or
         "freedom"; empty: under none, it is said by ``--set``.
@@ -74,6 +76,7 @@ class Parameter:
     ending: str = ""
     scales: Mapping[str, Fraction] = field(default_factory=dict)
     each: bool = False
+    named: bool = False
 
     def of(self, value: object, choices: tuple[str, ...] = (), whose: str = "") -> Any:
         """Return `value`, or what it says as text, as the type that the word has, within its range.
@@ -222,6 +225,8 @@ SHARED = (
     # the network
     Parameter("batch", int, "samples of a batch (of a microbatch when training)", 1, 2**16),
     Parameter("sequence", int, "tokens of a sample", 1, 2**16),
+    Parameter("dim", int, "size of a named dimension: dim.seq=128", 1, 2**40, named=True),
+    Parameter("shape", str, "shape of an input of an ONNX model: shape.x=1x3x48x320", named=True),
     Parameter("image", int, "height and width of an image in pixels", 32, 2**13),
     Parameter("bytes_per_value", int, "bytes of a weight or activation", 1, 8),
     Parameter("state_bytes", int, "bytes of optimiser state per weight (training)", 0, 64),

@@ -253,3 +253,65 @@ def test_bad_fields_are_named(tmp_path: Path, document: Any, field: str, words: 
     assert words in str(error)
     assert error.remedy
     assert "\n" not in str(error)
+
+
+VARYING: dict[str, Any] = {
+    "problem": "lmem-packing",
+    "version": 1,
+    "name": "varying",
+    "dimensions": {"batch": [1, 4], "seq": {"least": 1, "most": 32}},
+    "buffers": [
+        {"id": "a", "size": "4*batch*seq", "start": 0, "end": 3, "accesses": 7,
+         "gaps": [{"start": 1, "end": 2, "low": 0, "high": 4}]},
+        {"id": "b", "size": "(seq+7)//8*8", "start": 1, "end": 4},
+        {"id": "c", "size": "1KiB", "start": 2, "end": 4},
+    ],
+}  # fmt: skip
+
+
+def test_sizes_are_the_largest_for_what_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = saved(tmp_path, VARYING)
+    whole = door.read(path)
+    assert whole.size.tolist() == [512, 32, 1024]
+    assert whole.accesses.tolist() == [7, 32, 1024]
+    assert "sizes are those at batch=4, seq=32: the addresses hold for all" in caplog.text
+    part = door.read(path, dim={"batch": 1, "seq": 9})
+    assert (part.size.tolist(), part.name) == ([36, 16, 1024], "varying at batch=1, seq=9")
+    given: dict[str, Any] = {"dim.batch": 1}
+    assert door.read(path, **given).size.tolist() == [128, 32, 1024]
+    buffers = {"ids": ["a", "b"], "size": ["batch*2", 3], "start": [0, 0], "end": [1, 1]}
+    columns = altered(VARYING, buffers=buffers)
+    assert door.read(saved(tmp_path, columns)).size.tolist() == [8, 3]
+    door.write(whole, tmp_path / "largest.json")
+    assert door.read(tmp_path / "largest.json").digest == whole.digest
+
+
+@pytest.mark.parametrize(
+    ("changes", "said", "words"),
+    [
+        ({"dimensions": {}}, {}, r"buffers: .*'4\*batch\*seq' of buffer a .* no dimension batch"),
+        ({}, {"dim.width": 3}, "dim.width: is no dimension; there are batch, seq"),
+        ({}, {"dim.batch": 2}, "dim.batch: 2 is not among its values; 1, 4"),
+        (
+            {"dimensions": {"batch": [0, 4], "seq": [1]}},
+            {},
+            r"window \[0, 4\) does not lie in the 0",
+        ),
+        ({"dimensions": {"batch": [], "seq": [1]}}, {}, "dimensions.batch"),
+        (
+            {"views": [{"buffer": "b", "host": "c"}]},
+            {},
+            r"views: are of sizes that vary; say all dimensions \(--set dim",
+        ),
+    ],
+)
+def test_dimensions_that_do_not_fit_are_named(
+    changes: dict[str, Any], said: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    path = saved(tmp_path, altered(VARYING, **changes))
+    with pytest.raises(InputError, match=words):
+        door.read(path, **said)
+    if "views" in changes:
+        assert door.read(path, dim={"batch": 1, "seq": 8}).views

@@ -81,6 +81,22 @@ def test_a_plan_goes_into_the_model_and_is_proved(tmp_path: Path) -> None:
         arena.solution(SMALL, sp.LmemPacking.from_arrays([16], [0], [1], name="net"))
 
 
+def test_two_models_share_an_arena(tmp_path: Path) -> None:
+    """Each has a plan of its own in one arena, above the state of the other."""
+    other = model(graph([64, 16, 32], [(0, [0], [1]), (1, [1], [2])], [0], [2]))
+    paths = [saved(tmp_path, SMALL, "a.tflite"), saved(tmp_path, other, "b.tflite")]
+    programs = [sp.read(path, kind="packing") for path in paths]
+    assert sp.solve(sp.merge_programs(programs)).objective == 96  # the larger of the two
+    both = sp.merge_programs(programs, persistent=["a/t0", "b/t2"])
+    result = sp.solve(both)
+    assert result.objective == 32 + 32 + max(48 + 16, 64 + 16)
+    for path, program, part in zip(
+        paths, programs, sp.split_programs(programs, result), strict=True
+    ):
+        plan = arena.planned(program, part, model=path)
+        assert arena.solution(plan, program) == part
+
+
 @pytest.mark.parametrize(
     ("data", "words"),
     [

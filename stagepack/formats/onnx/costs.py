@@ -16,7 +16,7 @@ Of two branches the more expensive one is counted, or the one that is always tak
 as often as it runs at most, and once if that is unknown.
 
 Working bytes are the scores of an attention, the gates of a recurrent layer, and the live bytes
-inside a branch or loop; other operators need none.
+inside a branch or loop, what a loop hands to its next turn included; other operators need none.
 """
 
 from __future__ import annotations
@@ -146,16 +146,29 @@ def working_values(node: Node, model: Model) -> int:
     if node.kind in ATTENTIONS:
         q, k = _lengths(node, model)
         return _heads(node, model) * model.shape(node.inputs[0], node)[0] * q * k
-    return max(map(_alive, node.bodies), default=0)
+    return max((_alive(body, _results(node, body)) for body in node.bodies), default=0)
 
 
-def _alive(body: Model) -> int:
+def _results(node: Node, body: Model) -> tuple[str, ...]:
+    """Return what a body writes to where the operator's results are: all, or of a loop the rows.
+
+    What a loop carries has a second place, for its next turn reads the first.
+    """
+    if node.kind == "Loop":
+        return body.outputs[len(body.inputs) - 1 :]  # behind the condition and what is carried
+    if node.kind == "Scan":
+        return body.outputs[len(body.inputs) - node.said.get("num_scan_inputs", 0) :]
+    return body.outputs
+
+
+def _alive(body: Model, results: tuple[str, ...]) -> int:
     """Return the most values that are alive inside of a body at a time, besides its results."""
     last = {name: at for at, node in enumerate(body.nodes) for name in node.inputs}
+    last |= dict.fromkeys(body.outputs, len(body.nodes))
     ending: dict[int, int] = {}
     alive = most = 0
     for at, node in enumerate(body.nodes):
-        for name in set(node.outputs).difference(body.outputs):
+        for name in set(node.outputs).difference(results):
             own = body.tensor(name, node).values
             alive += own
             end = last.get(name, at)

@@ -15,11 +15,12 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, shown
 from stagepack.formats.known import stem_of
-from stagepack.formats.onnx import costs, groups
+from stagepack.formats.onnx import branches, costs, groups
 from stagepack.formats.onnx.model import Model, load
-from stagepack.formats.onnx.network import read_network
+from stagepack.formats.onnx.network import NetworkReader, reader_of
 from stagepack.instances import clusters
 from stagepack.instances.graph import KIND as GRAPH
 from stagepack.instances.graph import GraphPartition
@@ -32,7 +33,7 @@ from stagepack.instances.groups.native import changed
 from stagepack.instances.groups.stage import on_device
 from stagepack.instances.network import Network
 from stagepack.instances.packing import KIND as PACKING
-from stagepack.instances.packing import LmemPacking
+from stagepack.instances.packing import LmemPacking, profiled
 from stagepack.instances.phases import KIND as PHASES
 from stagepack.instances.phases import PhaseSchedule
 from stagepack.instances.phases.chips import GC200
@@ -46,8 +47,8 @@ from stagepack.instances.schedule import PipelineSchedule
 from stagepack.instances.words import Words
 
 log = logging.getLogger("stagepack")
-OPEN = {"batch", "sequence", "image"}
-"""Words for sizes that a model leaves open."""
+OPEN = {"batch", "sequence", "image", "dim", "shape"}
+"""Words for sizes of inputs."""
 NETWORK = {*OPEN, "training", "bytes_per_value", "tied"}
 """Words that say what the network is."""
 WORK = {"utilisation", "state_bytes"}
@@ -59,8 +60,8 @@ LISTED = 3
 
 
 def _open(data: bytes, given: Words) -> Model:
-    """Return the model of a file; sizes that it leaves open are those that are given."""
-    return load(data, {name: given[name] for name in OPEN if name in given})
+    """Return the model of a file, its inputs as large as is given."""
+    return load(data, {name: given[name] for name in given if name.partition(".")[0] in OPEN})
 
 
 def _warn(unknown: Mapping[str, list[str]], model: Model, what: str) -> None:
@@ -102,11 +103,17 @@ def _machine(given: Words, what: str) -> tuple[clusters.Preset, Cluster] | None:
 
 def _network(data: bytes, given: Words, file: str) -> Network:
     """Return the network of a file, named after it."""
-    model = _open(data, given)
-    network, unknown = read_network(model, stem_of(file), given)
-    _warn(unknown, model, "is counted by the values that it reads and writes")
-    _warn_of_flows(unknown, model)
+    network, reader = _reading(data, given, file)
+    _warn_of_flows(reader.unknown, reader.model)
     return network
+
+
+def _reading(data: bytes, given: Words, file: str) -> tuple[Network, NetworkReader]:
+    """Return the network of a file, named after it, and what made it."""
+    reader = reader_of(_open(data, given), stem_of(file), given)
+    network = reader.network()
+    _warn(reader.unknown, reader.model, "is counted by the values that it reads and writes")
+    return network, reader
 
 
 def _profile(network: Network, preset: clusters.Preset, given: Words) -> ModelProfile:
@@ -189,15 +196,28 @@ def _graph(data: bytes, given: Words, file: str) -> list[GraphPartition]:
 
 
 def _packing(data: bytes, given: Words, file: str) -> list[LmemPacking]:
-    """Return the activations of a file as buffers, on a device beside what layers hold."""
+    """Return the activations of a file as buffers, on a device beside what layers hold.
+
+    In inference what each branch holds has buffers of its own.
+    """
     preset, cluster = _machine(given, "its memory") or (clusters.preset("generic-1"), None)
-    network = _network(data, given, file)
+    network, reader = _reading(data, given, file)
     known = {name: given[name] for name in ("capacity", "objective") if name in given}
+    profile, training = _profile(network, preset, given), given.get("training", False)
+    if training:
+        _warn_of_flows(reader.unknown, reader.model)
+    elif reader.branches:
+
+        def columns(of: Network) -> JsonObject:
+            machine = cluster if of is network else None
+            return profiled.columns(_profile(of, preset, given), machine, training=False)
+
+        known |= branches.opened(network, reader, columns)
     return [
         LmemPacking.from_profile(
-            _profile(network, preset, given),
+            profile,
             cluster,
-            training=given.get("training", False),
+            training=training,
             name=f"activations-{network.name}",
             source=file,
             **known,

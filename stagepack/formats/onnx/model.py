@@ -2,8 +2,7 @@
 
 Weights may be missing.  Constants are known by shape and type only, including those made by
 `ConstantOfShape` and those computed from constants, shapes and sizes.  Sizes that a model leaves
-open are taken from the words `batch`, `sequence` and `image`: by the name of the axis, or else by
-its position.
+open are said beside it (:mod:`.onnx.inputs`).
 """
 
 from __future__ import annotations
@@ -11,13 +10,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from stagepack import memory
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
-from stagepack.formats.onnx import shapes
+from stagepack.formats.onnx import inputs, shapes
 from stagepack.formats.onnx.shapes import bodies, place, reads
 from stagepack.instances.words import LARGEST
 
@@ -27,12 +26,6 @@ if TYPE_CHECKING:
 Shape = tuple[int, ...]
 SIZES = {"Shape", "Size"}
 """Operators whose results are known from shapes alone."""
-NAMES = {
-    "batch": ("batch", "n", "b", "bs", "bsz"),
-    "sequence": ("seq", "len", "token", "time", "t", "s"),
-    "image": ("height", "width", "h", "w"),
-}
-"""What axes are called that stand for a word: shorter than three letters alone, else as a part."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +100,7 @@ class Model:
             raise InputError(
                 f"the shape of {name!r} is not known",
                 field="graph" if node is None else node.place,
-                remedy="give the model fixed input shapes",
+                remedy="fix the shapes of inputs, or say them: --set shape.INPUT=1x3x224x224",
             )
         return found
 
@@ -138,8 +131,8 @@ class Model:
 # ---------------------------------------------------------------------- reading
 
 
-def load(data: bytes, sizes: Mapping[str, int]) -> Model:
-    """Return the model of a file, with `sizes` of axes that it leaves open; else a batch is 1."""
+def load(data: bytes, sizes: Mapping[str, Any]) -> Model:
+    """Return the model of a file, with `sizes` of its inputs as :func:`.inputs.close` has them."""
     try:
         import onnx
     except ImportError as error:
@@ -161,7 +154,7 @@ def load(data: bytes, sizes: Mapping[str, int]) -> Model:
     if not proto.graph.node:
         raise InputError("has no nodes", field="graph", remedy="export it again")
     _require_text(proto.graph)
-    _close(proto.graph, sizes)
+    inputs.close(proto.graph, sizes)
     proto, assumed = shapes.followed(proto)
     opset = max((given.version for given in proto.opset_import), default=1)
     return _Reading(proto.graph, opset, set(assumed)).model()
@@ -176,37 +169,6 @@ def _require_text(graph: GraphProto) -> None:
     names += [dim.dim_param for given in graph.input for dim in given.type.tensor_type.shape.dim]
     if any(isinstance(name, bytes) for name in names):
         raise InputError("a name is no text", field="graph", remedy="export it again")
-
-
-def _close(graph: GraphProto, sizes: Mapping[str, int]) -> None:
-    """Give axes of the inputs that are open the sizes of words."""
-    constants = {weight.name for weight in graph.initializer}
-    for given in graph.input:
-        if given.name in constants:
-            continue
-        dims = given.type.tensor_type.shape.dim
-        for axis, dim in enumerate(dims):
-            if dim.dim_value > 0 or (dim.HasField("dim_value") and not dim.dim_param):
-                continue
-            word = _word(dim.dim_param, axis, len(dims))
-            if word not in sizes and word != "batch":
-                raise InputError(
-                    f"axis {axis} ({dim.dim_param or 'without a name'}) has no size",
-                    field=f"graph.input {given.name}",
-                    remedy=f"say it: --set {word}=N",
-                )
-            dim.dim_value = sizes.get(word, 1)
-
-
-def _word(name: str, axis: int, rank: int) -> str:
-    """Return the word that says the size of an open axis."""
-    plain = name.lower()
-    for word, called in NAMES.items():
-        if plain in called or any(len(part) > 2 and part in plain for part in called):
-            return word
-    if axis == 0:
-        return "batch"
-    return "image" if rank == 4 and axis > 1 else "sequence"
 
 
 class _Reading:
@@ -294,7 +256,6 @@ class _Reading:
         from onnx import helper
 
         inside = list(bodies(proto))
-        read = [name for name in proto.output if name in self._used]
         held = [weight for body in inside for weight in body.initializer]
         inner = sum(math.ceil(math.prod(w.dims) * _type(w.data_type)[0]) for w in held)
         try:
@@ -310,7 +271,7 @@ class _Reading:
             kind=proto.op_type,
             domain="" if proto.domain == "ai.onnx" else proto.domain,
             inputs=tuple(reads(proto)),
-            outputs=tuple(dict.fromkeys(n for n in (*proto.output[:1], *read) if n)),
+            outputs=self._kept(proto),
             said=said,
             inner=inner,
             **self._run(proto),
@@ -331,8 +292,20 @@ class _Reading:
             turns = self._scanned(proto)
         else:
             return {}
-        inside = [_Reading(one, self._opset, set(), self).model() for one in graphs.values()]
+        order = sorted(graphs, reverse=True)  # then_branch before else_branch
+        inside = [_Reading(graphs[one], self._opset, set(), self).model() for one in order]
+        if proto.op_type == "If":  # results that nobody reads are none
+            kept = [at for at, name in enumerate(proto.output) if name in self._kept(proto)]
+            inside = [
+                replace(one, outputs=tuple(one.outputs[at] for at in kept if at < len(one.outputs)))
+                for one in inside
+            ]
         return {"bodies": tuple(inside), "turns": turns}
+
+    def _kept(self, proto: NodeProto) -> tuple[str, ...]:
+        """Return what a node writes: the first, and what else somebody reads."""
+        read = [name for name in proto.output if name in self._used]
+        return tuple(dict.fromkeys(n for n in (*proto.output[:1], *read) if n))
 
     def _scanned(self, proto: NodeProto) -> int | None:
         """Return how long what a scan goes along is."""

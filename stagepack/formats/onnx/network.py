@@ -56,10 +56,16 @@ class Draft:
 
 
 class NetworkReader:
-    """Makes a network of that `name`, as words that are `given` ask; see :func:`read_network`."""
+    """Makes a network of that `name`, as words that are `given` ask; see :func:`read_network`.
 
-    def __init__(self, model: Model, name: str, given: Mapping[str, object]) -> None:
-        self._model, self._name = model, name
+    It has `times` / `over` as much work and as many activations.
+    """
+
+    def __init__(
+        self, model: Model, name: str, given: Mapping[str, object], times: int = 1, over: int = 1
+    ) -> None:
+        self.model, self._name, self._given = model, name, given
+        self._times, self._over = times, over
         self._training, self._tied = bool(given.get("training")), bool(given.get("tied", True))
         wide = given.get("bytes_per_value")
         self._wide = wide if isinstance(wide, int) else None
@@ -73,22 +79,32 @@ class NetworkReader:
         self._counted: set[str] = set()
         self._drafts: list[Draft] = []
         self.unknown: dict[str, list[str]] = {}
-
-    def network(self, times: int = 1, over: int = 1) -> Network:
-        """Return the network, with `times` / `over` as much work and as many activations."""
-        for node in self._model.nodes:
+        self.branches: dict[str, tuple[Model, ...]] = {}
+        for node in model.nodes:
             self._read(node)
-        if not self._drafts:
+
+    def inside(self, body: Model) -> NetworkReader:
+        """Return the reader of a body of one of its operators."""
+        return NetworkReader(body, self._name, self._given, self._times, self._over)
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is no operator that computes or moves anything."""
+        return not self._drafts
+
+    def network(self) -> Network:
+        """Return the network."""
+        if self.idle:
             raise InputError(
                 "has no operator that computes or moves anything",
                 field="graph",
                 remedy="give a model that works",
             )
         names = {name for draft in self._drafts for name in (*draft.inputs, *draft.outputs)}
-        results = [self._root(name) for name in self._model.outputs]
+        results = [self.root(name) for name in self.model.outputs]
 
         def scaled(figure: int) -> int:
-            return -(-figure * times // over)
+            return -(-figure * self._times // self._over)
 
         blocks = tuple(
             Block(
@@ -116,26 +132,26 @@ class NetworkReader:
             tuple(dict.fromkeys(name for name in results if name in names)),
         )
 
-    def _root(self, name: str) -> str:
+    def root(self, name: str) -> str:
         """Return the tensor that a view is of."""
         return self._alias.get(name, name)
 
     def _nbytes(self, name: str) -> int:
-        tensor = self._model.tensor(name)
+        tensor = self.model.tensor(name)
         return tensor.values * self._wide if self._wide and tensor.floating else tensor.nbytes
 
     def _shape_of(self, draft: Draft) -> str:
         """Return which operators run the same code: of all that only move values, one kind."""
         if not draft.macs:
             return draft.kind
-        shapes = [self._model.shape(name) for name in (*draft.inputs, *draft.outputs)]
+        shapes = [self.model.shape(name) for name in (*draft.inputs, *draft.outputs)]
         return f"{draft.kind} {draft.weights} " + " ".join("x".join(map(str, s)) for s in shapes)
 
     # ------------------------------------------------------------------ nodes
 
     def _read(self, node: Node) -> None:
-        model = self._model
-        given = list(dict.fromkeys(self._root(name) for name in model.reads(node)))
+        model = self.model
+        given = list(dict.fromkeys(self.root(name) for name in model.reads(node)))
         nothing = node.kind in costs.VIEWS or (node.kind == "Dropout" and not self._training)
         if given and nothing and not node.domain:
             self._join_view(node, given[0])
@@ -159,6 +175,8 @@ class NetworkReader:
             draft.kept = dict.fromkeys(given)
         self._hold(draft, node)
         self._drafts.append(draft)
+        if node.kind == "If" and node.bodies:
+            self.branches[draft.name] = node.bodies
         self._writer |= dict.fromkeys(node.outputs, draft)
 
     def _work(self, node: Node) -> tuple[Node, int, int, int]:
@@ -166,7 +184,7 @@ class NetworkReader:
 
         Branches and loops inside of which shapes are not known come without what is inside.
         """
-        model = self._model
+        model = self.model
         try:
             macs, values = costs.work(node, model)
             scratch = costs.working_values(node, model)
@@ -198,7 +216,7 @@ class NetworkReader:
 
     def _passed(self, node: Node) -> int:
         """Return the values of pointwise work; unless it is trained a batch norm only scales."""
-        passed = costs.values(node, self._model)
+        passed = costs.values(node, self.model)
         return passed // costs.PASSES[NORM] if node.kind == NORM and not self._training else passed
 
     def _join_view(self, node: Node, source: str) -> None:
@@ -211,7 +229,7 @@ class NetworkReader:
         writer = self._writer.get(source)
         if writer is None or self._used[source] != 1 or len(writer.outputs) != 1:
             return False
-        alike = self._model.tensor(source).values == self._model.tensor(node.outputs[0]).values
+        alike = self.model.tensor(source).values == self.model.tensor(node.outputs[0]).values
         return alike and len(node.outputs) == 1
 
     def _join(self, node: Node, source: str) -> None:
@@ -220,7 +238,7 @@ class NetworkReader:
         folds = draft.macs and not self._training and self._is_scale(node)
         if folds:
             adds = node.kind in (NORM, "Add", "Sub")
-            channels = max(self._model.tensor(w).values for w in self._model.weights(node))
+            channels = max(self.model.tensor(w).values for w in self.model.weights(node))
             if adds and not draft.biased:
                 draft.weights += channels
                 draft.weight_bytes += channels * (self._wide or self._width(node))
@@ -235,19 +253,19 @@ class NetworkReader:
 
     def _is_scale(self, node: Node) -> bool:
         """Whether a node scales or shifts all channels by constants."""
-        values = [self._model.tensor(name).values for name in self._model.weights(node)]
+        values = [self.model.tensor(name).values for name in self.model.weights(node)]
         scales = node.kind in (NORM, "Add", "Sub", "Mul", "Div")
-        return scales and max(values, default=0) <= max(self._model.shape(node.outputs[0])[1:])
+        return scales and max(values, default=0) <= max(self.model.shape(node.outputs[0])[1:])
 
     def _width(self, node: Node) -> int:
-        return round(max(self._model.tensor(name).width for name in self._model.weights(node)))
+        return round(max(self.model.tensor(name).width for name in self.model.weights(node)))
 
     def _hold(self, draft: Draft, node: Node) -> None:
         """Add the constants of a node to its operator."""
         for place, name in enumerate(node.inputs):
-            if name not in self._model.constants or name not in self._model.tensors:
+            if name not in self.model.constants or name not in self.model.tensors:
                 continue
-            root, tensor = self._model.parts.get(name, name), self._model.tensors[name]
+            root, tensor = self.model.parts.get(name, name), self.model.tensors[name]
             nbytes = self._nbytes(name) if tensor.values else 0
             quantised = not tensor.floating and tensor.width <= 1 and node.kind in costs.KEPT
             if tensor.values <= 1:
@@ -270,18 +288,26 @@ class NetworkReader:
             draft.weight_bytes += nbytes
 
 
-def read_network(
-    model: Model, name: str, given: Mapping[str, object]
-) -> tuple[Network, dict[str, list[str]]]:
-    """Return the network of a model, called `name`, and operators that nobody knows, by kind.
+def reader_of(model: Model, name: str, given: Mapping[str, object]) -> NetworkReader:
+    """Return what makes the network of a model, called `name`.
 
     Words that may be `given`: `batch`, in proportion to which figures are, `training`, in which
     batch norms keep their parameters rather than become a bias, `tied`, whether operators share a
     constant of two axes or more rather than have a copy each, and `bytes_per_value` of all floating
     ones.
     """
-    reader = NetworkReader(model, name, given)
     batch = given.get("batch")
     if not isinstance(batch, int) or not model.leading:
-        return reader.network(), reader.unknown
-    return reader.network(batch, model.leading), reader.unknown
+        return NetworkReader(model, name, given)
+    return NetworkReader(model, name, given, batch, model.leading)
+
+
+def read_network(
+    model: Model, name: str, given: Mapping[str, object]
+) -> tuple[Network, dict[str, list[str]]]:
+    """Return the network of a model, called `name`, and operators that nobody knows, by kind.
+
+    `given` are words as :func:`reader_of` takes them.
+    """
+    reader = reader_of(model, name, given)
+    return reader.network(), reader.unknown

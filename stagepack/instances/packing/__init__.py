@@ -18,10 +18,15 @@ if TYPE_CHECKING:
     from stagepack.instances.packing.instance import measure as measure
     from stagepack.instances.packing.problem import KIND as KIND
     from stagepack.instances.packing.problem import Objective as Objective
+    from stagepack.instances.packing.programs import merge_programs as merge_programs
+    from stagepack.instances.packing.programs import split_programs as split_programs
+    from stagepack.instances.packing.symbols import Dimensions as Dimensions
 else:
     __getattr__ = later(
         __name__,
         problem="KIND Objective",
         data="Allowed Banks Gap Memory PackingSolution Penalties View",
         instance="LmemPacking measure",
+        programs="merge_programs split_programs",
+        symbols="Dimensions",
     )

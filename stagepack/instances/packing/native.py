@@ -9,7 +9,8 @@ given.  Fields, units and defaults are those of :class:`stagepack.instances.pack
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -22,13 +23,18 @@ from stagepack.instances.documents.lines import Rows, unless
 from stagepack.instances.packing.data import Banks, Gap, Memory, View
 from stagepack.instances.packing.instance import LmemPacking, aligned, usual_objective
 from stagepack.instances.packing.problem import Objective
+from stagepack.instances.packing.symbols import Dimensions
 from stagepack.instances.profile import Bytes
 from stagepack.instances.words import Words
+
+log = logging.getLogger("stagepack")
 
 Moment = Annotated[int, msgspec.Meta(gt=-(2**62), lt=2**62)]
 Positive = Annotated[int, msgspec.Meta(ge=1, lt=2**62)]
 Offset = Annotated[int, msgspec.Meta(ge=-1, lt=2**62)]
 Id = str | int
+Size = Bytes | str
+"""Bytes, or an expression of the dimensions: ``4*batch*seq``."""
 Range = tuple[Bytes, Bytes]
 
 
@@ -50,7 +56,7 @@ class Buffer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     the bytes of one that is `exclusive`.
     """
 
-    size: Bytes
+    size: Size
     start: Moment | None = None
     end: Moment | None = None
     id: Id | None = None
@@ -86,7 +92,7 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     `memories` has null for a buffer that may live in any.
     """
 
-    size: list[Bytes]
+    size: list[Size]
     start: list[Moment] | None = None
     end: list[Moment] | None = None
     ids: list[Id] | None = None
@@ -134,10 +140,18 @@ class ViewOf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     offset: Bytes = 0
 
 
+class Extent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A dimension takes all values from `least` to `most`."""
+
+    least: Bytes
+    most: Bytes
+
+
 class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An lmem-packing instance.
 
-    The default objective is that of :meth:`.LmemPacking.from_arrays`.
+    The default objective is that of :meth:`.LmemPacking.from_arrays`.  Sizes may be expressions of
+    `dimensions`, each of which has its range or a list of values.
     """
 
     problem: Literal["lmem-packing"]
@@ -159,9 +173,10 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     views: list[ViewOf] = []
     penalties: list[tuple[Id, Id, Bytes]] = []
     segment: Positive | None = None
+    dimensions: dict[str, Extent | list[Bytes]] = {}
 
 
-GIVEN = frozenset({"capacity", "objective", "alignment", "period", "segment"})
+GIVEN = frozenset({"capacity", "objective", "alignment", "period", "segment", "dim"})
 """What may be said beside a file."""
 MEMORY_DEFAULTS = {"capacity": None, "alignment": 1}
 COLUMNS = ("ids", "size", "start", "end", "alignment", "fixed", "accesses", "previous", "hint")
@@ -184,21 +199,59 @@ def parse(document: Document, given: Words) -> LmemPacking:
         if columns is not None:
             buffers |= _limits(columns, index)
         buffers["alignment"] = aligned(buffers["alignment"], n, given)
-        return LmemPacking.from_arrays(
+        fields: JsonObject = {
             **buffers,
-            name=document.name,
-            source=document.source,
+            "name": document.name,
+            "source": document.source,
             **{
                 name: given.get(name, getattr(document, name))
                 for name in ("objective", "capacity", "period", "segment")
             },
-            reserved=document.reserved,
+            "reserved": document.reserved,
             **_relations(document, index),
-        )
+        }
+        at = {key.removeprefix("dim."): given[key] for key in given if key.startswith("dim.")}
+        if document.dimensions or at or any(isinstance(size, str) for size in buffers["size"]):
+            return _largest(document, fields, at)
+        return _made(fields, buffers["size"])
     except InputError as error:
         if error.field.partition("[")[0] in (*COLUMNS, "gaps", "allowed"):
             error.field = "buffers" if listed else f"buffers.{error.field}"
         raise
+
+
+def _largest(document: Document, fields: JsonObject, at: Mapping[str, int]) -> LmemPacking:
+    """Return the instance of `fields` with sizes as large as they can be.
+
+    Dimensions are `at` some values; what holds for large buffers must hold for small ones, too.
+    """
+    dimensions = Dimensions(
+        {
+            name: (said.least, said.most) if isinstance(said, Extent) else said
+            for name, said in document.dimensions.items()
+        }
+    )
+    ends = dimensions.ends(fields["size"], at, fields["ids"])
+    for view in fields["views"]:
+        if any(ends[one][0] != ends[one][1] for one in (view.buffer, view.host)):
+            raise InputError(
+                "are of sizes that vary", field="views", remedy="say all dimensions (--set dim.X=N)"
+            )
+    least, most = zip(*ends, strict=True)
+    _made(fields, least)  # may refuse windows of gaps
+    made = _made(fields, most)
+    values = {name: at.get(name, known[-1]) for name, known in dimensions.values.items()}
+    where = ", ".join(f"{name}={value}" for name, value in values.items())
+    if len(at) < len(values):
+        log.warning("sizes are those at %s: the addresses hold for all smaller values, too", where)
+    return made.replace(name=f"{made.name} at {where}") if at else made
+
+
+def _made(fields: JsonObject, sizes: Sequence[int]) -> LmemPacking:
+    """Return the instance of `fields`, with `sizes`; accesses are these where there are none."""
+    own = fields["accesses"]
+    told = own and [size if one is None else one for size, one in zip(sizes, own, strict=True)]
+    return LmemPacking.from_arrays(**{**fields, "size": sizes, "accesses": told})
 
 
 def _relations(document: Document, index: _Index) -> JsonObject:
@@ -282,9 +335,7 @@ def _columns(buffers: Any) -> JsonObject:
         "allowed": [
             (at, low, high) for at, buffer in enumerate(buffers) for low, high in buffer.allowed
         ],
-        "accesses": [b.size if b.accesses is None else b.accesses for b in buffers]
-        if spared
-        else None,
+        "accesses": [buffer.accesses for buffer in buffers] if spared else None,
         "homes": _homes([buffer.memories for buffer in buffers]),
         "exclusive": [at for at, buffer in enumerate(buffers) if buffer.exclusive],
         **{

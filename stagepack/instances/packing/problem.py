@@ -93,6 +93,7 @@ PROBLEM = Problem(
         (
             "Allowed",
             "Banks",
+            "Dimensions",
             "Gap",
             "LmemPacking",
             "Memory",
@@ -100,6 +101,8 @@ PROBLEM = Problem(
             "Penalties",
             "View",
             "measure",
+            "merge_programs",
+            "split_programs",
         ),
         "",
     ),
