@@ -1,6 +1,6 @@
 """Pairs of blocks that cost something where they share an address, beside their normal form.
 
-Source: own work.
+Cost: O(pairs), those of equal blocks and sizes taken together.  Source: own work.
 """
 
 from __future__ import annotations
