@@ -55,7 +55,7 @@ def least(case: Given, capacity: int) -> int | None:
     at, best = [0] * n, None
 
     def meet(i: int, j: int) -> bool:
-        return max(at[i], at[j]) < min(at[i] + size[i], at[j] + size[j])
+        return bool(max(at[i], at[j]) < min(at[i] + size[i], at[j] + size[j]))
 
     def allowed(i: int, j: int) -> bool:
         if (i, j) in same:

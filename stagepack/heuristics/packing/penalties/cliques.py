@@ -216,11 +216,11 @@ class _Rows:
 
     def _exact(self, row: Array) -> int:
         """Return the bound of the weights in whole numbers, rounded up to what costs allow."""
-        fine = 2 ** (60 - 20 - int(self.cost.sum()).bit_length() - 2)
+        fine: int = 2 ** (60 - 20 - int(self.cost.sum()).bit_length() - 2)
         weight = np.floor(np.minimum(self.weight, float(self.cost.sum())) * fine).astype(np.int64)
         left = self.cost * (SCALE * fine)
         np.subtract.at(left, self.of, weight[row] * self.entry)
-        total = sum((weight * SCALE).tolist()) + sum(np.minimum(left, 0).tolist())
+        total: int = sum((weight * SCALE).tolist()) + sum(np.minimum(left, 0).tolist())
         step = int(np.gcd.reduce(self.cost))
         return max(0, -(-total // (SCALE * fine * step)) * step)
 

@@ -98,9 +98,9 @@ def improve(
             if leg > legs and not search.state[CLASHES]:
                 break
             # What still overlaps at the end is parted in the cold, whatever that costs.
-            ends = (scale * hottest * fall ** min(1, part / legs) for part in (leg, leg + 1))
+            hot, cold = (scale * hottest * fall ** min(1, at / legs) for at in (leg, leg + 1))
             more = steer.more * scale * (1 if leg < legs else steer.parting)
-            left_over = anneal(search, *ends, more, floor - pairs.certain, budget)
+            left_over = anneal(search, hot, cold, more, floor - pairs.certain, budget)
             effort.spend(tuning.prices.call + steer.step * (budget - left_over))
             if search.record[0] != known:
                 known = int(search.record[0])

@@ -9,6 +9,7 @@ import pytest
 
 from stagepack.heuristics.packing.penalties import cliques, placing, placing_kernels
 from stagepack.heuristics.packing.penalties.pairs import Pairs
+from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.packing.blocks import Blocks
 
@@ -78,7 +79,7 @@ def test_the_annealing_counts_as_plain_python_does() -> None:
         penalties=[(i, j, 1 + (i * j) % 4) for i, j in itertools.combinations(range(12), 2)],
     )
     pairs = pairs_of(instance)
-    search = placing._search(pairs, 24, 0, lambda: True, tuning=placing.TUNING)
+    search = placing._search(pairs, 24, 0, lambda: True, tuning=TUNING)
     search.weight[:] = np.where(search.cost > 0, search.cost, 5.0)
     placing_kernels.count(search)
     for _ in range(20):
