@@ -2,6 +2,7 @@
 
     python -m benchmarks.packing [--only a,b,c,d,e,p] [--limit 60] [--repeats 5] [--no-peak]
     python -m benchmarks.packing --only r --relatives 200 [--limit 10]
+    python -m benchmarks.packing --only s [--folder DIR] [--limit 2]
 
 a  MiniMalloc's instances: does it fit into 1 MiB, and the minimum peak
 b  the same from the command line, each time a new process
@@ -11,6 +12,8 @@ e  the layer groups of TPU-MLIR's blazeface: minimum peak, then minimum bank con
 p  what was published about MiniMalloc's instances, beside least peaks with proofs
 r  relatives of MiniMalloc's instances, slightly changed, at their own load bound: how many are
    decided, by seconds of processor time; the limit of ours is one of work
+s  all documents of dsa-solver in a folder, each as it asks: value, second criterion, bound,
+   processor seconds; what is refused is told; then the sums of each objective
 
 Everything is measured in one run on one machine.  Methods take turns on an instance.  The first
 turn is a warm-up and not counted, unless it took more than two seconds; then it is the only one.
@@ -479,6 +482,56 @@ def own_load(number: int, limit: float, others: Sequence[Runner]) -> None:
         print(f"{runner.name}: {told}; undecided: {' '.join(left) or 'none'}", flush=True)
 
 
+# ---------------------------------------------------------------------- s: documents of dsa-solver
+
+
+def documents(folder: Path, limit: float) -> None:
+    """Print what becomes of each document of a folder, and the sums of each objective."""
+    title(f"s. Documents of dsa-solver in {folder.name}, auto, {limit:g} s each")
+    warm_up([ours("auto", "auto")])
+    print(f"{'document':<60}{'objective':>10}{'pools':>6}{'buffers':>8}{'status':>11}{'value':>13}"
+          f"{'second':>11}{'bound':>13}{'cpu s':>8}")  # fmt: skip
+    sums: dict[str, list[float]] = {}
+    for path in sorted(folder.glob("*.json")):
+        if path.name.endswith(".schema.json"):
+            continue
+        name = path.stem if len(path.stem) < 60 else f"..{path.stem[-57:]}"
+        cpu, objective, told, value = processor_seconds(), "unread", "", 0
+        ended = False
+        try:
+            instance = sp.read(path, kind="packing")
+            objective = str(instance.objective)
+            told = f"{objective:>10}{len(instance.memories) or 1:>6}{instance.n:>8}"
+            result = sp.solve(instance, time_limit=limit)
+            status, value = str(result.status), result.objective or 0
+            ended = status in ("OPTIMAL", "INFEASIBLE") or result.termination == "TARGET"
+            second = "" if result.solution is None else _second(instance, result.solution)
+            cells = ("" if one is None else f"{one:,}" for one in (result.objective, result.bound))
+            found, bound = cells
+            told += f"{status:>11}{found:>13}{second:>11}{bound:>13}"
+            if not instance.memories and value > (instance.capacity or value):
+                told += " > capacity"  # which the objective peak does not enforce
+        except sp.StagepackError as error:
+            status = "refused" if isinstance(error, sp.InputError) else "wrong"
+            told += f"{status:>11} {str(error)[:60]}"
+        cpu = processor_seconds() - cpu
+        print(f"{name:<60}{told}{cpu:>8.2f}", flush=True)
+        kept = sums.setdefault(objective, [0] * 5)
+        done = (1, ended, status in ("refused", "wrong"), value, cpu)
+        sums[objective] = [a + b for a, b in zip(kept, done, strict=True)]
+    for objective, (count, ended, failed, value, cpu) in sorted(sums.items()):
+        print(f"{objective}: {count} documents, {ended} decided, {failed} not solved, "
+              f"values together {value:,}, {cpu:.2f} processor seconds")  # fmt: skip
+
+
+def _second(instance: Any, solution: Any) -> str:
+    """Return the peak where penalties count, the penalties or the largest peak where it does."""
+    found = sp.measure(instance, solution)
+    if instance.objective == "penalties":
+        return f"{found.total:,}"
+    return f"{found.peak if found.penalties is None else found.penalties:,}"
+
+
 def main() -> None:
     """Print everything that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -487,6 +540,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5, help="measured runs of what is quick")
     parser.add_argument("--peak", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--relatives", type=int, default=0, help="how many, for part r")
+    parser.add_argument("--folder", type=Path, default=DATA / "dsa-solver", help="for part s")
     parser.add_argument("--minimalloc", type=Path, help="google/minimalloc's program, to compare")
     given = parser.parse_args()
     others = [] if given.minimalloc is None else [google_minimalloc(given.minimalloc.resolve())]
@@ -512,6 +566,8 @@ def main() -> None:
         million(min(given.limit, 30))
     if "e" in parts:
         blazeface(given.limit)
+    if "s" in parts:
+        documents(given.folder, min(given.limit, 2))
     if given.relatives:
         own_load(given.relatives, min(given.limit, max(WITHIN)), others)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
@@ -70,10 +71,14 @@ def chosen_instance(seed: int, *, largest_n: int = 5, wide: bool = False) -> Pip
 
 def chosen_optimum(instance: PipelinePartition) -> Number | None:
     """Return the least value of all cuts and choices that are valid; None: there is none."""
+    return min(map(instance.evaluate, chosen_solutions(instance)), default=None)
+
+
+def chosen_solutions(instance: PipelinePartition) -> Iterator[PipelineSolution]:
+    """Yield all cuts and choices that are valid."""
     own = instance.own_alternative
     devices = tuple(msgspec.structs.replace(d, memory=None) for d in instance.cluster.devices)
     cluster = msgspec.structs.replace(instance.cluster, devices=devices)
-    values = []
     for cut in list(solutions(instance.replace(alternatives=None, cluster=cluster))):
         for choices in product(
             *(
@@ -83,5 +88,4 @@ def chosen_optimum(instance: PipelinePartition) -> Number | None:
         ):
             solution = PipelineSolution(cut.boundaries, cut.devices, choices)
             if not instance.check(solution):
-                values.append(instance.evaluate(solution))
-    return min(values, default=None)
+                yield solution

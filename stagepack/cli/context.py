@@ -81,7 +81,7 @@ def _of_change(change: Change) -> inspect.Parameter:
     """Return the option that changes a field of an instance once it is read."""
     return _option(
         f"{CHANGED}{change.name}",
-        list[int] if not change.read else Path,
+        Path if change.read else list[str] if change.texts else list[int],
         change.option,
         description=change.description,
         metavar=change.unit.upper(),
@@ -207,7 +207,7 @@ def takes_context(command: Callable[..., None], *, options: bool) -> Callable[..
         except InputError as error:
             if not error.file:
                 said = (*own.parameters.values(), *_options())
-                written = {parameter.name: _written(parameter) for parameter in said}
+                written = {p.name.removeprefix(CHANGED): _written(p) for p in said}
                 error.field = written.get(error.field) or error.field
             raise
 
@@ -228,17 +228,21 @@ def _parted(context: JsonObject) -> tuple[JsonObject, JsonObject]:
 def instance_of(source: str, context: JsonObject) -> Instance:
     """Return the instance that `source` names: a file or an entry of the catalog."""
     now, later = _parted(context)
-    # To minimise how little changes needs something old.
-    old = later and any(_changes()[name].read for name in later)
+    # To minimise how little changes needs something old, to minimise a spill memories.
+    old = later and any(_changes()[name].read or _changes()[name].texts for name in later)
     objective = now.pop("objective", None) if old else None
     problem = _source(source, now)
-    own = {change.name: change.read for change in PROBLEMS[problem.kind].changes}
-    changes = {
-        name: kinds.named(problem.kind, "formats", own[name])(value, problem)
-        if own.get(name)
-        else value
-        for name, value in later.items()
-    }
+    own = {change.name: change for change in PROBLEMS[problem.kind].changes}
+    changes: JsonObject = {}
+    for name, value in later.items():
+        change = own.get(name)
+        if change is not None and change.texts:
+            made = kinds.named(problem.kind, "instances", change.texts)
+            changes |= made(value, problem, changes)
+        elif change is not None and change.read:
+            changes[name] = kinds.named(problem.kind, "formats", change.read)(value, problem)
+        else:
+            changes[name] = value
     if objective is not None:
         changes["objective"] = objective
     return problem.replace(**changes) if changes else problem

@@ -173,11 +173,12 @@ class Form:
         return cls(tool, said)
 
     def beside(self, problem: Instance, source: str) -> Form:
-        """Return the same of a problem read from `source`: models with plans begin as that file."""
+        """Return the same of a problem from the file `source`: that is its `model` or `problem`."""
         known = PROBLEMS[problem.kind].tools.get(self.tool)
-        if known is None or "model" not in known.options or not Path(source).is_file():
+        if known is None or not Path(source).is_file():
             return self
-        return Form(self.tool, {"model": source, **self.options})
+        said = {name: source for name in ("model", "problem") if name in known.options}
+        return Form(self.tool, {**said, **self.options})
 
 
 def require_exportable(problem: Instance, path: Path, form: Form, *, planned: bool = False) -> None:

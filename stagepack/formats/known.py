@@ -18,7 +18,7 @@ from stagepack.instances.documents import strict
 from stagepack.instances.words import Words
 from stagepack.kinds import KINDS
 
-BUFFERS = ("id", "lower", "upper", "size", "alignment", "hint", "gaps", "offset")
+BUFFERS = ("id", "lower", "upper", "size", "alignment", "hint", "gaps", "offset", "memory")
 """Columns of a table of buffers."""
 BUFFER_ALIASES = {
     alias: name
@@ -40,6 +40,8 @@ ACTION = re.compile(
 """What a rank does first, in a schedule of torch.distributed.pipelining."""
 LAYOUT = re.compile(rb"(?:--pipeline-model-parallel-layout[ =])?[\"']?[EtmL0-9|*(), ]+[\"']?")
 """Stages as Megatron-LM takes them, perhaps with the name of the option."""
+DSA_PROBLEM = re.compile(rb'"problem"\s*:\s*\{')
+"""What a problem of dsa-solver has in place of a kind."""
 PICKLES = tuple(bytes([0x80, protocol]) for protocol in range(2, 6))
 """How pickles begin."""
 TFLITE = b"TFL3"
@@ -184,7 +186,19 @@ def stem_of(file: str) -> str:
 
 def is_native(data: bytes) -> bool:
     """Whether `data` is JSON that says which problem it is."""
-    return strict.first_byte(data) == b"{" and b'"problem"' in data
+    found = strict.first_byte(data) == b"{" and b'"problem"' in data
+    return found and not is_dsa_solver(data)
+
+
+def is_dsa_solver(data: bytes) -> bool:
+    """Whether `data` is JSON with a version of a schema, and an object as problem or a solution."""
+    found = strict.first_byte(data) == b"{" and b'"schema_version"' in data
+    return found and (DSA_PROBLEM.search(data) is not None or is_dsa_solution(data))
+
+
+def is_dsa_solution(data: bytes) -> bool:
+    """Whether `data`, a document of dsa-solver, is of a solution."""
+    return b'"problem_fingerprint"' in data and b'"placements"' in data
 
 
 def is_auto_pipeline(data: bytes) -> bool:
@@ -369,6 +383,16 @@ FORMATS: tuple[Format, ...] = (
         writes=True,
         holds_solutions=True,
         writes_solutions=True,
+    ),
+    Format(
+        name="dsa-solver",
+        holds=(PACKING,),
+        extensions=(".dsa.json", ".dsa.json.gz"),
+        description="problems and solutions of dsa-solver: pools, several lifetimes, penalties",
+        sniff=is_dsa_solver,
+        home="dsa_solver.documents",
+        writes=True,
+        holds_solutions=True,
     ),
     Format(
         name="tpu_mlir",

@@ -173,7 +173,7 @@ def transformer_choices(
     stage_letters(instance, solution, letters)  # no stage begins within a layer
     found: list[list[str]] = [[] for _ in solution.stages]
     homes = np.array(solution.boundaries[1:])
-    for unit in units_of(instance, letters):
+    for unit in (units := units_of(instance, letters)):
         names = sorted(set(choices[unit.first : unit.end]) - {own})
         if len(names) > 1:
             raise InputError(
@@ -184,11 +184,17 @@ def transformer_choices(
             )
         name = "".join(names)
         if name and (name not in known or unit.letter != "t"):
+            alone = [unit for unit in units if unit.letter == "t"]
+            remedy = f"call alternatives of transformer layers {' or '.join(known)}"
+            if name in known and alone:
+                numbers = f"[{alone[0].first}, ..., {alone[-1].end - 1}]"
+                remedy = "offer it to transformer layers alone, and solve again: "
+                remedy += f'alternatives {{"{name}": {{"layers": {numbers}}}}}, beside --recompute'
             raise InputError(
-                f"{tool} has no {name!r} of a layer {unit.letter!r}",
+                f"{tool} has no {name!r} of {instance.layer_name(unit.first)!r}, a layer "
+                f"{unit.letter!r}",
                 field="choices",
-                remedy=f"call alternatives of transformer layers {' or '.join(known)}, and give "
-                "other layers none (layers)",
+                remedy=remedy,
             )
         if unit.letter == "t":
             found[int(np.searchsorted(homes, unit.first, side="right"))].append(name)

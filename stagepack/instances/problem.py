@@ -34,6 +34,9 @@ class Change:
     read : str
         Where the option names a file, what reads it: module of the wing of formats and function in
         it, ``(file, instance) -> value``.  Otherwise it takes integers, as often as it is given.
+    texts : str
+        Or texts, as often: what reads them, module of the wing of instances and function in it,
+        ``(texts, instance, changes so far) -> fields that change``.
     """
 
     name: str
@@ -41,6 +44,7 @@ class Change:
     unit: str
     description: str
     read: str = ""
+    texts: str = ""
 
 
 @dataclass(frozen=True)

@@ -147,11 +147,15 @@ def _whole(
     }
     whole = plan.whole(shown)
     levels = plan if plan.levels else None
-    case = Case(document, whole, levels, (), plan.objective, False)  # type: ignore[arg-type]
+    of = plan.schedule if whole is None and levels is not None else whole
+    case = Case(document, of, levels, (), plan.objective, False)  # type: ignore[arg-type]
     if plan.bound is None and plan.status is not Status.INFEASIBLE:
         return case
     if whole is None:
-        case.finding = Finding(False, False, None, "the document does not say of which model")
+        unknown = (
+            "the document does not say of which model" if levels is None else "no rule knows it"
+        )
+        case.finding = Finding(False, False, None, unknown)
         return case
     proof = str(document.get("proof"))
     case.finding = verify(
@@ -170,6 +174,8 @@ def _again(whole: Whole, plan: ModelPlan, time_limit: float | None) -> Iterator[
     until = math.inf if time_limit is None else time.monotonic() + time_limit
     claimed = Claimed(None if plan.bound is None else Fraction(plan.bound), until)
     told, by = {"bound": plan.bound, "proof": plan.proof}, dict[str, None]()
+    model = plan.levels[0].instance if plan.levels else plan.model
+    chosen = bool(getattr(model, "alternatives", {}))  # then no choice need be as cheap
     try:
         for schedule in steps.schedules(whole, claimed, MANY, steps.MANY_LEAVES):
             if verify(schedule, plan.bound, time_limit=steps.left(claimed)).shown:
@@ -179,6 +185,8 @@ def _again(whole: Whole, plan: ModelPlan, time_limit: float | None) -> Iterator[
             for again in case.again:
                 value = again.result.objective
                 if value is not None and (plan.bound is None or value < plan.bound):
+                    if chosen:
+                        return
                     method = f"{again.result.method}, of other stages"
                     yield Again(replace(again.result, method=method), "", "")
                     return

@@ -194,7 +194,7 @@ def _changed(plan: ModelPlan) -> Iterator[_Question]:
         if plan.on_chip:
             cut = _with_memory(cut, plan.on_chip)
         # Links count in every schedule, whatever the stages were cut for.
-        objective = Objective.TRANSFER_BOUNDED
+        objective = cut.objective if cut.placed else Objective.TRANSFER_BOUNDED
         whole = cut.replace(microbatches=plan.microbatches, objective=objective)
     remote = next(
         (one.instance.chip for one in plan.levels if isinstance(one.instance, PhaseSchedule)), None

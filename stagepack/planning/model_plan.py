@@ -18,7 +18,6 @@ from stagepack.formats.door import dump
 from stagepack.formats.roles import device_list
 from stagepack.formats.solutions import write_solution
 from stagepack.instances.graph import GraphPartition
-from stagepack.instances.graph.problem import DeviceOrder
 from stagepack.instances.groups import LayerGrouping
 from stagepack.instances.packing import LmemPacking
 from stagepack.instances.phases import PhaseSchedule
@@ -27,8 +26,8 @@ from stagepack.instances.problem import PROBLEMS
 from stagepack.instances.schedule import PipelineSchedule
 from stagepack.instances.schedule.check import Measure, measure
 from stagepack.instances.violation import Violation
-from stagepack.planning.stages import Level, Structure, inside, pace
-from stagepack.planning.step_labels import Network, Whole
+from stagepack.planning.stages import Level, Structure, inside, pace, told
+from stagepack.planning.step_labels import Network, Whole, known_of
 from stagepack.report import format as as_text
 from stagepack.report.extra import Axes
 from stagepack.report.pages import Chapter, answers, chapter, report
@@ -49,7 +48,7 @@ UNPROVED = {
     Termination.TARGET: "its target was reached",
 }
 """Why a level has no proof."""
-NETWORKS = ("network", "network backward")
+NETWORKS = "network", "network backward"
 """Levels of whole networks."""
 
 
@@ -80,7 +79,7 @@ class ModelPlan(Shown):
     ----------
     name : str
     status : Status
-        OPTIMAL: no plan with one stage per device is faster; INFEASIBLE: it is proved that none
+        OPTIMAL: no plan with as many stages a device is faster; INFEASIBLE: it is proved that none
         fits.
     levels : tuple of Level
         The partition; the schedule; on chips with local memory the groups of the whole network; and
@@ -246,6 +245,9 @@ class ModelPlan(Shown):
         `shown` are names of levels whose bounds are verified, and whether by potentials.
         """
         model: Any = self.levels[0].instance if self.levels else self.model
+        split = self.schedule.split if self.levels else self.split
+        if isinstance(model, PipelinePartition):
+            model = known_of(model, split)
         if model is None:
             return None
         grouped = isinstance(model, LayerGrouping)
@@ -265,7 +267,7 @@ class ModelPlan(Shown):
         return Whole(
             model if grouped else model.replace(microbatches=1),
             self.microbatches,
-            self.schedule.split if self.levels else self.split,
+            split,
             resident=all(memory is None for memory in self.on_chip),
             grouped=grouped or bool(inner),
             networks=tuple(known),
@@ -408,9 +410,9 @@ class ModelPlan(Shown):
                 )
         if level not in names:
             raise InputError(f"unknown {level!r}", field="level", remedy=suggest(level, names))
-        chosen, cut = self.level(level), self.levels[0]
-        if level == "schedule" and isinstance(cut.instance, PipelinePartition):
-            device_list(cut.instance, cut.result.solution)  # whose rows are ranks
+        chosen, cut = self.level(level), self.levels[0].instance
+        if level == "schedule" and isinstance(cut, PipelinePartition) and not cut.placed:
+            device_list(cut, self.levels[0].result.solution)  # whose rows are ranks
         write_solution(chosen.instance, chosen.result, path, as_=as_, **options)
 
     def to_html(self, path: str | Path) -> None:
@@ -474,21 +476,16 @@ class ModelPlan(Shown):
         """Return what the plan chose."""
         inner = {LayerGrouping: "layer groups", PhaseSchedule: "phases", LmemPacking: "addresses"}
         there = {type(level.instance) for level in self.levels}
-        said = [what for kind, what in inner.items() if kind in there]
+        chosen = getattr(self.levels[0].instance, "alternatives", None)
+        said = ["alternatives of layers"] if chosen else []
+        said += [what for kind, what in inner.items() if kind in there]
         return ", ".join(["stages", "their schedule", *said])
 
     def _given(self) -> str:
         """Return what it took as it was told, which a better one might do otherwise."""
-        cut: Any = self.level("partition").instance
         said = ["training" if "B" in self.schedule.kinds else "inference"]
         said.append(f"{self.microbatches:,} microbatch{'es' if self.microbatches > 1 else ''}")
-        if isinstance(cut, PipelinePartition):
-            said.append("layers in this order")
-            free, some = cut.free_order, cut.fewer_stages
-        else:
-            free, some = cut.device_order is DeviceOrder.ANY, cut.empty_devices
-        said += [] if free else ["devices in this order"]
-        return ", ".join([*said, f"{'at most ' if some else ''}one stage a device"])
+        return ", ".join([*said, *told(self.levels[0].instance)])
 
     def _unproved(self) -> Iterator[tuple[str, str]]:
         """Yield levels that are no more than feasible, and why; those for which it is the same."""
@@ -545,7 +542,7 @@ class ModelPlan(Shown):
         """Return the `STAGE_COLUMNS` of each stage; those of a graph have no layers in a row."""
         partition = self.level("partition")
         spans: list[tuple[int | None, int | None]] = [(None, None)] * self.schedule.d
-        if isinstance(partition.instance, PipelinePartition):
+        if isinstance(partition.instance, PipelinePartition) and not partition.instance.placed:
             spans = [(first, end) for first, end, _ in partition.result.solution.stages]
         stages = self.structure.stages()
         return [

@@ -28,7 +28,7 @@ from stagepack.heuristics.pipeline.step_bound import step_bound
 from stagepack.heuristics.pipeline.step_stages import StepStages, affordable
 from stagepack.heuristics.schedule.lower_bounds import bounds
 from stagepack.instances.packing.stage import stage_packing
-from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
+from stagepack.instances.pipeline import PipelinePartition, PipelineSolution, choices
 from stagepack.instances.pipeline.check import stage_memory
 from stagepack.instances.schedule import ScheduleSolution
 from stagepack.instances.schedule.check import measure
@@ -88,10 +88,13 @@ class Resident(Tries):
                 bound, source = quick.bound, "least step of all stages"
                 self.because = SEARCHED
                 self.enough = bound
-            self._begin(least, quick.solution)
-            if stages.relaxed and not self.ends():
-                tighter = replace(stages, instance=self.model.replace(free_order=False)).least()
-                self._begin(least, None if tighter is None else tighter.solution)
+            if self.model.alternatives:
+                stages = None  # its stages are none of the model
+            else:
+                self._begin(least, quick.solution)
+                if stages.relaxed and not self.ends():
+                    tighter = replace(stages, instance=self.model.replace(free_order=False)).least()
+                    self._begin(least, None if tighter is None else tighter.solution)
         left = bound if stages is None else self._rest(stages, least, bound)
         self.enough = left
         known = self.best
@@ -102,7 +105,7 @@ class Resident(Tries):
                 # A partition's least is not the least step: more freedom may lead elsewhere.
                 if whole.free_order:
                     self._try(whole, first, whole.replace(free_order=False))
-                if whole.fewer_stages and whole.k <= whole.n:
+                if whole.fewer_stages and len(whole.stage_devices) <= whole.n:
                     self._try(whole, first, whole.replace(fewer_stages=False))
         if stages is not None and self.best is not known:
             left = max(left, self._rest(stages, least, bound))
@@ -112,12 +115,17 @@ class Resident(Tries):
         return bound, source, ""
 
     def _stages(self) -> StepStages | None:
-        """Return what bounds a step of all stages; None for long chains."""
-        if not affordable(self.model):
+        """Return what bounds a step of all stages, whatever is chosen; None for long chains, or
+        several stages a device.
+        """
+        if self.model.placed or not affordable(self.model):
             return None
         limit = self.limits["time_limit"]
         ends = {} if limit is None else {"ends": clock() + limit}
-        return StepStages(self.model, self.microbatches, self.split, **ends, workless=False)
+        # Layers that need not take cycles may be chosen to.
+        some = bool(self.model.alternatives)
+        model = choices.least(self.model)
+        return StepStages(model, self.microbatches, self.split, **ends, workless=some)
 
     def _begin(self, least: Result[PipelineSolution], first: PipelineSolution | None) -> None:
         """Go on with stages of the least bound, where they are known and valid."""
@@ -171,7 +179,10 @@ class Resident(Tries):
 
     def _bound(self, least: Result[PipelineSolution]) -> tuple[int, str]:
         """Return a bound on every plan: work on a chain, or the least bottleneck within memory."""
-        bound, source = step_bound(self.model, self.microbatches, split=self.split), "work in order"
+        model = choices.least(self.model)
+        bound, source = 0, "work in order"
+        if not model.placed:  # no device waits until others had a microbatch, otherwise
+            bound = step_bound(model, self.microbatches, split=self.split)
         if least.bound is not None:
             # Rounded up on its device, no stage takes less.
             each = least.bound * (1 - 1e-9) + waiting(self.model)
@@ -186,8 +197,11 @@ class Resident(Tries):
 
     def _in_flight(self) -> Iterator[int]:
         """Yield the numbers of microbatches in flight for which partitions are made, falling."""
-        most = min(self.microbatches, self.model.k)
-        stashing = self.model.training and self.model.stash.any()
+        most = min(self.microbatches, len(self.model.stage_devices))
+        stashing = self.model.stash.any() or any(
+            one.stash.any() for one in self.model.alternatives.values()
+        )
+        stashing &= self.model.training
         limited = any(device.memory is not None for device in self.model.cluster.devices)
         yield from range(most, 0, -1) if stashing and limited else (most,)
 
@@ -219,20 +233,20 @@ class Resident(Tries):
                 known = self._seen[solution] = self._go_on(cut, lent)
             if not known.full:
                 return first
-            partition = _with_less(partition, solution.stages, known.full)
+            partition = _with_less(partition, solution, known.full)
         return first
 
     def _go_on(self, cut: Level, lent: int) -> Outcome:
         """Schedule the stages of a partition and place what they keep."""
         partition: Any = cut.instance
         in_flight = partition.microbatches
-        stages = cut.result.solution.stages
-        full = self._too_full(partition, stages)
+        given = Structure(cut, {}, self.microbatches, split=self.split)
+        chain, stages = given.chain, cut.result.solution.stages
+        full = [] if chain.placed else self._too_full(chain, stages)
         if full:
             self.note(in_flight, lent, Status.INFEASIBLE, "inputs of microbatches do not fit")
             return Outcome(full, NEVER)
-        given = Structure(cut, {}, self.microbatches, split=self.split)
-        idle = self._workless(partition, stages)
+        idle = self._workless(chain, stages)
         if idle:
             self.note(in_flight, lent, Status.INFEASIBLE, f"stage {idle[0]} takes no cycles")
             return Outcome([], NEVER)
@@ -248,8 +262,9 @@ class Resident(Tries):
             return Outcome([], NEVER if timed.status is Status.INFEASIBLE else least)
         levels = [cut, Level("schedule", schedule, timed)]
         flying = [device.peak_memory for device in measure(schedule, timed.solution).devices]
-        for at, (stage, nbytes) in enumerate(zip(stages, flying, strict=True)):
-            packing = stage_packing(partition, stage, nbytes)
+        kept = [] if chain.placed else zip(stages, flying, strict=True)
+        for at, (stage, nbytes) in enumerate(kept):
+            packing = stage_packing(chain, stage, nbytes)
             if packing is None:
                 continue
             placed = self.ask(packing)
@@ -297,12 +312,12 @@ class Resident(Tries):
 
 
 def _with_less(
-    partition: PipelinePartition, stages: list[Stage], full: list[int]
+    partition: PipelinePartition, solution: PipelineSolution, full: list[int]
 ) -> PipelinePartition:
-    """Return a partition whose devices are too small for some stages."""
-    devices = list(partition.cluster.devices)
+    """Return a partition whose devices are too small for some stages of a solution."""
+    devices, stages = list(partition.cluster.devices), solution.stages
     for at in full:
-        counted = stage_memory(partition, *stages[at], len(stages) - at)
+        counted = stage_memory(choices.settled(partition, solution), *stages[at], len(stages) - at)
         device = stages[at][2]
         devices[device] = msgspec.structs.replace(devices[device], memory=max(0, counted - 1))
     cluster = msgspec.structs.replace(partition.cluster, devices=tuple(devices))

@@ -175,6 +175,13 @@ def unshown(
     many = usual if microbatches is None else integer(microbatches, "microbatches")
     if many < 1:
         raise InputError(f"{many}", field="microbatches", remedy="give at least one")
+    inner = remote is not None or isinstance(given, _Network)
+    if inner and isinstance(chain, PipelinePartition) and (chain.alternatives or chain.placed):
+        raise InputError(
+            "phases and groups are of one stage a device, with the layers' own figures",
+            field="alternatives" if chain.alternatives else "placement",
+            remedy="leave it out, or plan stages that stay on their devices",
+        )
     if remote is not None and isinstance(given, _Network):
         raise InputError(
             "is not for chips with local memory", field="remote", remedy="leave it out"
@@ -203,13 +210,15 @@ def _shown(plan: ModelPlan, time_limit: float | None) -> ModelPlan:
     limit = SHOWING if time_limit is None else min(SHOWING, time_limit)
     own = {level.name: True for level in plan.levels if level.result.proof in VERIFIABLE}
     whole, data = plan.whole(own), plan.evidence
+    proof = Proof.SEARCH if plan.proof in VERIFIABLE else plan.proof
+    if whole is None:
+        return dataclasses.replace(plan, proof=proof, evidence={})
     with Interrupts() as interrupts:
         found = verify(whole, plan.bound, plan.proof, data, time_limit=limit, rules=steps.QUICK)
     plan = dataclasses.replace(plan, interrupted=interrupts.asked)
     if found.proof is not None:
         data = data if found.detail == data.get("rule") else {"rule": found.detail}
         return dataclasses.replace(plan, proof=found.proof, evidence=data)
-    proof = Proof.SEARCH if plan.proof in VERIFIABLE else plan.proof
     return dataclasses.replace(plan, proof=proof, evidence={})
 
 

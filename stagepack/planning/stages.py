@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 import msgspec
@@ -21,6 +22,7 @@ from stagepack.instances.graph import GraphPartition
 from stagepack.instances.graph.chains.chain import sums
 from stagepack.instances.graph.chains.layers import device_layers
 from stagepack.instances.graph.check import loads
+from stagepack.instances.graph.problem import DeviceOrder
 from stagepack.instances.groups import LayerGrouping
 from stagepack.instances.groups.backward import Backward, recovered, weight_cycles
 from stagepack.instances.groups.stage import as_profile, stage_backward, stage_groups
@@ -30,7 +32,8 @@ from stagepack.instances.phases import PhaseSchedule
 from stagepack.instances.phases.plan import plan as phase_plan
 from stagepack.instances.phases.stage import held_on_chip, kept_on_chip, stage_phases
 from stagepack.instances.pipeline import PipelinePartition
-from stagepack.instances.pipeline.check import stage_memory
+from stagepack.instances.pipeline.check import by_device, device_memory, stage_memory
+from stagepack.instances.pipeline.choices import settled
 from stagepack.instances.pipeline.estimate import estimate
 from stagepack.instances.schedule import PipelineSchedule
 from stagepack.instances.schedule.partition import waiting
@@ -134,8 +137,13 @@ class Structure:
             device = self.places[at]
             chain = device_layers(partition, answer, device, cycles=ticks(partition))
             return chain, (0, chain.n, 0)
-        assert isinstance(partition, PipelinePartition)
-        return partition, answer.stages[at]
+        return self.chain, answer.stages[at]
+
+    @cached_property
+    def chain(self) -> PipelinePartition:
+        """The chain that was cut, its layers as they were chosen."""
+        assert isinstance(self.cut.instance, PipelinePartition)
+        return settled(self.cut.instance, self.cut.result.solution)
 
     @property
     def places(self) -> list[int]:
@@ -231,8 +239,7 @@ class Structure:
         if isinstance(partition, GraphPartition):
             held = sums(partition.memory, answer.assignment, partition.devices)
             return [int(held[device]) for device in self.places]
-        assert isinstance(partition, PipelinePartition)
-        return [stage_memory(partition, first, end, at, 0) for first, end, at in answer.stages]
+        return [stage_memory(self.chain, first, end, at, 0) for first, end, at in answer.stages]
 
     # ------------------------------------------------------------------ the stages
 
@@ -241,6 +248,8 @@ class Structure:
         if isinstance(self.cut.instance, GraphPartition):
             return self._of_graph(self.cut.instance)
         assert isinstance(self.cut.instance, PipelinePartition)
+        if self.cut.instance.placed:
+            return self._of_rounds(self.cut.instance)
         found = []
         for stage in estimate(self.cut.instance, self.cut.result).stages:
             levels = [self.inside.get((stage.stage, backward)) for backward in (False, True)]
@@ -250,6 +259,7 @@ class Structure:
             if phased:
                 held = self._on_chip(stage.stage)
             span = as_text.span(stage.first, stage.end)
+            span += f" ({stage.choices})" if stage.choices else ""
             how = _how(inner)
             found.append(PlannedStage(span, stage.device_name, held, capacity, how))
         return found
@@ -266,6 +276,20 @@ class Structure:
                 phases = phase_plan(level.instance, level.result).phases
                 peaks.append(kept + max(phase.peak + phase.buffer_bytes for phase in phases))
         return held_on_chip(chain, first, end) + max(peaks)
+
+    def _of_rounds(self, chain: PipelinePartition) -> list[PlannedStage]:
+        """Return the stages of each device, where it has several."""
+        placed = by_device(self.cut.result.solution)
+        return [
+            PlannedStage(
+                "; ".join(as_text.span(first, end) for _, first, end in placed[device]),
+                chain.device_name(device),
+                device_memory(chain, [(first, end, 0) for _, first, end in placed[device]], device),
+                self.memory(device),
+                _how([]),
+            )
+            for device in sorted(placed)
+        ]
 
     def _of_graph(self, graph: GraphPartition) -> list[PlannedStage]:
         solution = self.cut.result.solution
@@ -333,10 +357,12 @@ class Structure:
         Where there is remote memory, stages without phases have none.  Microbatches in flight keep
         at most so many bytes, `flying`; if `networks`, stages have groups.
         """
-        partition = self.cut.instance
         if networks:
             return True
-        if self.on_chip or not isinstance(partition, PipelinePartition):
+        if self.on_chip or not isinstance(self.cut.instance, PipelinePartition):
+            return False
+        partition = self.chain
+        if partition.placed:  # what several stages keep is not placed together
             return False
         first, end, device = stage = self.cut.result.solution.stages[at]
         if stage_packing(partition, stage, flying) is not None:
@@ -430,9 +456,7 @@ class Structure:
         """Whether buffers are those of a stage."""
         if isinstance(self.cut.instance, GraphPartition):
             return False
-        assert isinstance(self.cut.instance, PipelinePartition)
-        stage = self.cut.result.solution.stages[at]
-        return is_of_stage(given, self.cut.instance, stage, flying)
+        return not self.chain.placed and is_of_stage(given, *self.layers(at), flying)
 
 
 def require_one_each(model: InstanceT) -> InstanceT:
@@ -441,8 +465,6 @@ def require_one_each(model: InstanceT) -> InstanceT:
         return model
     for wrong, field, problem in (
         (model.objective == "moves", "objective", "plans know no previous cut"),
-        (model.placed, "placement", "plans have one stage on each device"),
-        (model.alternatives, "alternatives", "plans count the layers' own figures"),
     ):
         if wrong:
             raise InputError(
@@ -451,6 +473,19 @@ def require_one_each(model: InstanceT) -> InstanceT:
                 remedy="solve the partition, then its schedule (PipelineSchedule.from_partition)",
             )
     return model
+
+
+def told(cut: Instance) -> list[str]:
+    """Return what a partition takes as it is told, in words: orders, and stages of devices."""
+    each = "one stage a device"
+    if isinstance(cut, PipelinePartition):
+        said, free, some = ["layers in this order"], cut.free_order, cut.fewer_stages
+        each = f"{len(cut.stage_devices)} stages on {cut.k} devices" if cut.placed else each
+    else:
+        assert isinstance(cut, GraphPartition)
+        said, free, some = [], cut.device_order is DeviceOrder.ANY, cut.empty_devices
+    said += [] if free else ["devices in this order"]
+    return [*said, f"at most {each}" if some else each]
 
 
 def ticks(graph: GraphPartition) -> int:

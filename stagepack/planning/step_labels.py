@@ -30,6 +30,7 @@ from stagepack.contracts import JsonObject, Number
 from stagepack.instances.groups import LayerGrouping
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.pipeline.check import stage_memory
+from stagepack.instances.pipeline.choices import least
 from stagepack.instances.profile import Link
 from stagepack.instances.schedule.partition import waiting
 from stagepack.verify import Claimed, UnprovedError
@@ -60,6 +61,19 @@ class Network(NamedTuple):
     instance: LayerGrouping
     bound: int
     potentials: list[int | None] | None
+
+
+def known_of(model: PipelinePartition, split: bool) -> PipelinePartition | None:
+    """Return a chain of which all bounds hold for a model, too; None where rules know of none.
+
+    What is chosen of alternatives takes no less than the least figures.  If these are 0, stages of
+    such layers seem to have no schedule, and those of others have one.
+    """
+    if model.placed or not model.alternatives:
+        return None if model.placed else model
+    found = least(model)
+    passes = [found.forward, *([found.backward - split] if model.training else [])]
+    return found if min(cycles.min() for cycles in passes) > 0 else None
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,13 @@ load    What is held at one moment lies apart in the memory, so that some of it 
 clique  The same of buffers any two of which conflict.
 place   A buffer lies no lower than the first address that its own rules allow; where there is none,
         nothing fits.
-floor   Each access costs what the cheapest memory asks for, and no objective is negative.
+floor   Each access costs what the cheapest memory asks for that may hold the buffer, and no
+        objective is negative.
+memories  What may live in some memories only is held in these at a moment, or as a clique: their
+        peaks together are no less, and if their capacities are, nothing fits.  In one memory it
+        ends no lower than all of it together, see `load`.  Peaks of different memories add up.
+        A buffer may live in those of its homes that are large enough, and begin at multiples of
+        what its fixed offset is one of, as may all that have one place with it.
 misfit  A search, see :mod:`.packing_misfit`.
 
 In several memories, what is apart takes no more than all of them have, wherever it lies; no address
@@ -31,7 +37,7 @@ from stagepack.verify.packing_misfit import PEAKS, misfit, turns_of
 from stagepack.verify.rules import Claimed, Rules, UnprovedError
 
 if TYPE_CHECKING:
-    from stagepack.instances.packing.data import PackingData
+    from stagepack.instances.packing.data import Memory, PackingData
 
 Evidence = Mapping[str, Any]
 Window = tuple[int, int]
@@ -58,6 +64,12 @@ def _require(instance: PackingData, claimed: Claimed, least: float, what: str) -
 
 def _load(instance: PackingData, evidence: Evidence, claimed: Claimed) -> None:
     moment = evidence["moment"] if "moment" in evidence else _heaviest(instance, claimed)
+    held = _alive(instance, moment, claimed)
+    _require(instance, claimed, _together(instance, held), f"moment {moment}")
+
+
+def _alive(instance: PackingData, moment: int, claimed: Claimed) -> dict[int, Window]:
+    """Return what is held at a moment, by buffer."""
     turns, held = turns_of(instance, moment), {}
     lives = zip(instance.size.tolist(), instance.start.tolist(), instance.end.tolist(), strict=True)
     for i, (nbytes, start, end) in enumerate(lives):
@@ -67,7 +79,7 @@ def _load(instance: PackingData, evidence: Evidence, claimed: Claimed) -> None:
     for gap in instance.gaps:  # within one lifetime, which is a period at most
         if any(gap.start <= now < gap.end for now in turns):
             held[gap.buffer] = gap.low, gap.high
-    _require(instance, claimed, _together(instance, held), f"moment {moment}")
+    return held
 
 
 def _heaviest(instance: PackingData, claimed: Claimed) -> int:
@@ -88,6 +100,12 @@ def _heaviest(instance: PackingData, claimed: Claimed) -> int:
 
 
 def _clique(instance: PackingData, evidence: Evidence, claimed: Claimed) -> None:
+    held = _members(instance, evidence, claimed)
+    _require(instance, claimed, _together(instance, held), "the clique")
+
+
+def _members(instance: PackingData, evidence: Evidence, claimed: Claimed) -> dict[int, Window]:
+    """Return what the members of a clique hold."""
     if instance.conflicts is None:
         raise UnprovedError("there are no conflicts")
     members, met = set(evidence["members"]), set()
@@ -100,24 +118,86 @@ def _clique(instance: PackingData, evidence: Evidence, claimed: Claimed) -> None
                 met.add((min(i, j), max(i, j)))
     if 2 * len(met) < len(members) * (len(members) - 1):
         raise UnprovedError("two of the members do not conflict")
-    held = {i: (0, int(instance.size[i])) for i in members}
-    _require(instance, claimed, _together(instance, held), "the clique")
+    return {i: (0, int(instance.size[i])) for i in members}
 
 
-def _together(instance: PackingData, held: dict[int, Window]) -> int:
-    """Return the address that must be reached where buffers hold bytes at once."""
+def _memories(instance: PackingData, evidence: Evidence, claimed: Claimed) -> None:
+    where, seen, least = _homes(instance, claimed), set[int](), 0
+    if claimed.bound is None and not all(where):
+        return  # some buffer has no place at all
+    for crowd in evidence["sets"]:
+        memories = {index for index in crowd["memories"] if 0 <= index < len(instance.memories)}
+        held = (
+            _alive(instance, crowd["moment"], claimed)
+            if instance.conflicts is None
+            else _members(instance, crowd, claimed)
+        )
+        inside = {i: window for i, window in held.items() if where[i] <= memories}
+        alone = instance.memories[min(memories)] if len(memories) == 1 else None
+        needed = _together(instance, inside, alone)
+        limits = [instance.memories[index].capacity for index in memories]
+        room = math.inf if None in limits else sum(limit for limit in limits if limit is not None)
+        if claimed.bound is None and needed > room:
+            return
+        if seen & memories:
+            raise UnprovedError("a memory counts twice")
+        seen |= memories
+        least += needed
+    if claimed.bound is None or instance.objective.value not in PEAKS:
+        raise UnprovedError("no memory is too small")
+    if least < claimed.bound:
+        raise UnprovedError(f"the peaks come to {least:,} at least")
+
+
+def _homes(instance: PackingData, claimed: Claimed) -> list[set[int]]:
+    """Return the memories that may hold each buffer."""
+    found = []
+    columns = instance.size.tolist(), instance.fixed.tolist()
+    for i, (size, fixed) in enumerate(zip(*columns, strict=True)):
+        claimed.step(i)
+        found.append(
+            {
+                index
+                for index, memory in enumerate(instance.memories)
+                if (instance.homes is None or instance.homes[i, index])
+                and (memory.capacity is None or max(fixed, 0) + size <= memory.capacity)
+                and (fixed < 0 or fixed % memory.alignment == 0)
+            }
+        )
+    ties = [*instance.colocated, *((view.buffer, view.host) for view in instance.views)]
+    changed = True
+    while changed:
+        changed = False
+        for number, tie in enumerate(ties):
+            claimed.step(number)
+            common = set.intersection(*(found[i] for i in tie))
+            for i in tie:
+                changed |= found[i] != common
+                found[i] = common
+    return found
+
+
+def _together(instance: PackingData, held: dict[int, Window], memory: Memory | None = None) -> int:
+    """Return the address that must be reached where buffers hold bytes at once.
+
+    If `memory` is one of several, it holds all of them; else no address of several counts.
+    """
     weight = {i: high - low for i, (low, high) in held.items() if low < high}
     for group in (*instance.colocated, *instance.in_place):
         alive = [i for i in group if i in weight]
         for i in sorted(alive, key=lambda i: (weight[i], i))[:-1]:
             del weight[i]
     total = sum(weight.values())
-    if instance.memories:
+    if instance.memories and memory is None:
         return total
-    beyond = total
-    for low, high in instance.reserved:  # ascending and apart
-        beyond += high - low if low < beyond else 0
-    step = math.gcd(*(math.gcd(int(instance.alignment[i]), held[i][0]) for i in weight)) or 1
+    beyond, end, also = total, 0, 1 if memory is None else memory.alignment
+    ranges = [*instance.reserved, *(() if memory is None else memory.reserved)]
+    for low, high in sorted(ranges):
+        low = max(low, end)
+        beyond += max(0, high - low) if low < beyond else 0
+        end = max(end, high)
+    aligned = (math.lcm(int(instance.alignment[i]), also) for i in weight)
+    step = math.gcd(*(math.gcd(by, held[i][0]) for i, by in zip(weight, aligned, strict=True))) or 1
     loose = [-nbytes % step for nbytes in weight.values()]
     return max(beyond, total + sum(loose) - max(loose, default=0))
 
@@ -153,7 +233,9 @@ def _floor(instance: PackingData, _: Evidence, claimed: Claimed) -> None:
     if objective not in (*PEAKS, "moves", "spill", "penalties"):
         raise UnprovedError(f"the objective {objective} is not looked at")
     if objective == "spill":
-        least = sum(instance.accesses.tolist()) * min(memory.cost for memory in instance.memories)
+        costs = [memory.cost for memory in instance.memories]
+        for count, homes in zip(instance.accesses.tolist(), _homes(instance, claimed), strict=True):
+            least += count * min((costs[index] for index in homes), default=0)
     if claimed.bound is None or claimed.bound > least:
         raise UnprovedError(f"any placement may cost {least:,}")
 
@@ -163,6 +245,7 @@ RULES: Rules = {
     "clique": (Proof.WITNESS, _clique),
     "place": (Proof.WITNESS, _place),
     "floor": (Proof.WITNESS, _floor),
+    "memories": (Proof.WITNESS, _memories),
     "misfit": (Proof.LOG, misfit),
 }
 UNAIDED = ("floor", "place", "load")

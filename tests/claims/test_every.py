@@ -12,7 +12,8 @@ import stagepack as sp
 from stagepack.claims.every import Tried, tried
 from stagepack.contracts import Instance, Number
 from stagepack.instances.packing import Gap, Objective
-from tests import random_graphs, random_phases
+from tests import random_graphs, random_phases, random_pipelines
+from tests.chosen_pipelines import chosen_instance
 from tests.packing_cases import FEATURES, brute_force, random_packing
 from tests.relations import groups
 
@@ -31,10 +32,15 @@ def phases(seed: int) -> sp.PhaseSchedule:
     return random_phases.random_phases(seed)
 
 
+def pipeline(seed: int) -> sp.PipelinePartition:
+    return random_pipelines.random_instance(seed) if seed % 3 else chosen_instance(seed)
+
+
 KINDS: dict[str, tuple[Callable[[int], Any], int]] = {
     "graph": (graph, 20),
     "phases": (phases, 16),
     "groups": (grouping, 10),
+    "pipeline": (pipeline, 40),
 }
 
 
@@ -95,7 +101,7 @@ def test_what_cannot_be_tried_as_a_whole_is_refused() -> None:
     many = sp.LmemPacking.from_arrays([4] * 30, [0] * 30, [1] * 30)
     assert tried(many, 120, 10) is None
     assert tried(groups.instance(1).replace(timesteps="free"), 1, 10) is None
-    assert tried(sp.PipelinePartition.from_arrays([1] * 9, devices=9), 1, 10) is None
+    assert tried(sp.PipelinePartition.from_arrays([1] * 99, devices=9), 1, 10) is None
 
 
 @pytest.mark.parametrize(("make", "seed"), [(phases, 6), (phases, 13), (grouping, 6)])

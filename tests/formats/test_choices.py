@@ -57,8 +57,8 @@ def test_megatron_recomputes(choices: str, line: str) -> None:
         (".ff.f...", "stage 1 recomputes 1 layers and another one 2"),
         ("..ff.ff.", "first ones of their stage"),
         (".ss.sss.", "selectively"),
-        ("fffffff.", "of a layer 'E'"),
-        (".cccccc.", "'cpu' of a layer"),
+        ("fffffff.", "of 'tok_embeddings', a layer 'E'"),
+        (".cccccc.", "'cpu' of 'layers.0', a layer 't'"),
     ],
 )
 def test_megatron_cannot_say_all(choices: str, said: str) -> None:
@@ -66,6 +66,25 @@ def test_megatron_cannot_say_all(choices: str, said: str) -> None:
         written("megatron-recompute", choices)
     assert caught.value.field == "choices"
     assert caught.value.remedy
+
+
+def test_what_megatron_cannot_recompute_is_kept_from_recomputing() -> None:
+    def recomputing(**more: Any) -> sp.PipelinePartition:
+        return sp.PipelinePartition.from_arrays(
+            [1, 2, 2, 2, 2, 2, 2, 2], backward=[2] * 8, stash=[9] * 8, in_bytes=[1] * 9, devices=2,
+            layer_names=LLAMA, training=True, microbatches=2, recompute="full", capacity=70, **more,
+        )  # fmt: skip
+
+    taken = sp.PipelineSolution(CUTS, (0, 1), (*["full"] * 4, *["own"] * 4))
+    with pytest.raises(InputError) as caught:
+        written_for(recomputing(), taken, "megatron-recompute", {})
+    assert '{"full": {"layers": [1, ..., 6]}}' in caught.value.remedy
+    again = recomputing(alternatives={"full": {"layers": range(1, 7)}})
+    assert again.alternatives["full"].layers.tolist() == [False] + [True] * 6 + [False]
+    assert again.alternatives["full"].stash.tolist() == [9, *[1] * 6, 9]
+    every = sp.PipelineSolution(CUTS, (0, 1), ("own", *["full"] * 6, "own"))
+    assert not again.check(every)
+    assert b"uniform" in written_for(again, every, "megatron-recompute", {})
 
 
 def test_layouts_tell_what_to_write_besides(caplog: pytest.LogCaptureFixture) -> None:

@@ -43,6 +43,7 @@ def test_the_list_of_formats() -> None:
         "layer_table": ("pipeline-partition",),
         "megatron_layout": ("pipeline-partition",),
         "minimalloc": ("lmem-packing",),
+        "dsa-solver": ("lmem-packing",),
         "tpu_mlir": ("lmem-packing",),
         "torch_schedule": ("pipeline-schedule",),
         "onnx": (
@@ -73,7 +74,7 @@ def test_the_list_of_formats() -> None:
         assert entry.holds_solutions == hasattr(reader, "solution")
         assert entry.writes_solutions == hasattr(reader, "dump_solution")
     writers = [name for name, entry in found.items() if entry.writes]
-    assert writers == ["native", "minimalloc", "dnn-partitioning"]
+    assert writers == ["native", "minimalloc", "dsa-solver", "dnn-partitioning"]
 
 
 def test_content_decides_not_the_name(tmp_path: Path) -> None:

@@ -252,8 +252,12 @@ def test_the_runtime_answers_the_same_from_our_plan(
         placed: Any = sp.read_solution(out, instance)
         worth.append(instance.evaluate(placed))
         assert np.array_equal(inferred(out.read_bytes(), 40), expected)
-    heads = re.findall(r"Arena allocation head ([0-9]+) bytes", "".join(capfd.readouterr()))
+    said = "".join(capfd.readouterr())
+    heads = re.findall(r"Arena allocation head ([0-9]+) bytes", said)
     assert [int(head) for head in heads] == worth
+    tails = re.findall(r"Arena allocation tail ([0-9]+) bytes", said)
+    assert len(tails) == len(heads)
+    assert len(set(tails)) == 1  # what is persistent does not depend on the plan
     assert (worth[0], worth[2]) == (3840, 3584)
     # It does not look whether tensors overlap; we do.
     zeros = with_plan(data, [0] * tensors, 1)

@@ -19,6 +19,7 @@ A file has no place for the capacity: its name has, as in ``A.1048576.csv``.
 from __future__ import annotations
 
 import itertools
+import logging
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -48,6 +49,8 @@ from stagepack.instances.packing.native import GIVEN
 from stagepack.instances.profile import Array
 from stagepack.instances.words import LARGEST, Words
 
+log = logging.getLogger("stagepack")
+
 NEEDED = ("lower", "upper", "size")
 INCLUSIVE = ("end", "last", "last_op", "last_use")
 OPEN = ("free", "stop", "death", "end_time", "lifetime_end")
@@ -59,7 +62,7 @@ NAMED = re.compile(r"(.+)\.([0-9]{1,19})\.[^.]*")
 
 @dataclass(frozen=True)
 class Table:
-    """The columns of a file as arrays; None where there is no such column."""
+    """The columns of a file as arrays (memories by name); None where there is no such column."""
 
     ids: tuple[str, ...] | None
     size: Array
@@ -70,6 +73,7 @@ class Table:
     offset: Array | None
     gaps: list[tuple[int, int, int, int, int]]
     lifetimes: str
+    memory: list[str] | None = None
 
 
 def _read_table(data: bytes, columns: str = "") -> Table:
@@ -108,7 +112,8 @@ def _read_table(data: bytes, columns: str = "") -> Table:
     ends = (cells.names[at["lower"]], cells.names[at["upper"]])
     begin, stop = (f"column {end}" if has_no_header([end]) else end for end in ends)
     lifetimes = f"from {begin} to {stop} (included)" if inclusive else f"in [{begin}, {stop})"
-    return Table(ids, size, start, end, alignment, hint, offset, gaps, lifetimes)
+    memory = cells.texts(at["memory"]) if "memory" in at else None
+    return Table(ids, size, start, end, alignment, hint, offset, gaps, lifetimes, memory)
 
 
 def _cells(data: bytes) -> Cells:
@@ -284,6 +289,11 @@ def parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
         raise InputError(
             "needs offsets, and there is no such column", field=chosen[0], remedy="leave it out"
         )
+    if table.memory is not None:
+        log.warning(
+            "column memory is where a solution has buffers, and is passed over: --only says where "
+            "they may live"
+        )
     placed, as_hint = table.offset, None if chosen else table.offset
     name, capacity = _name_and_capacity(file)
     return [
@@ -357,7 +367,29 @@ def solution(data: bytes, instance: LmemPacking) -> PackingSolution:
         raise InputError(
             "has no offset", field=f"buffer {own[int(np.argmin(placed))]}", remedy="give one"
         )
-    return PackingSolution.of(instance, placed)
+    return PackingSolution.of(instance, placed, _memories(table, rows, instance))
+
+
+def _memories(table: Table, rows: Array, instance: LmemPacking) -> list[int] | None:
+    """Return the index of each buffer's memory, by the names in its row; None: there is one."""
+    if not instance.memories:
+        return None
+    if table.memory is None:
+        raise InputError(
+            "column memory is missing",
+            field="line 1",
+            remedy=f"give a solution of {instance.name}, with the memory of each buffer",
+        )
+    names = {memory.name: at for at, memory in enumerate(instance.memories)}
+    found = [files.unguarded(table.memory[row]) for row in rows.tolist()]
+    for at, name in enumerate(found):
+        if name not in names:
+            raise InputError(
+                f"{name[:40]!r} is no memory",
+                field=f"buffer {instance.buffer_id(at)}",
+                remedy="there are " + ", ".join(names),
+            )
+    return [names[name] for name in found]
 
 
 class _Offsets(msgspec.Struct, frozen=True):
@@ -430,7 +462,10 @@ def dump(instance: LmemPacking, file: str) -> bytes:
         "accesses": not np.array_equal(instance.accesses, instance.size),
         **{
             name: bool(getattr(instance, name))
-            for name in ("allowed", "reserved", "colocated", "in_place", "banks", "memories")
+            for name in (
+                *("allowed", "reserved", "colocated", "in_place", "banks", "memories", "exclusive"),
+                *("apart", "exempt", "views", "penalties", "segment"),
+            )
         },
     }
     for name, there in unsaid.items():
@@ -445,20 +480,28 @@ def dump(instance: LmemPacking, file: str) -> bytes:
 
 
 def dump_solution(solution: PackingSolution, instance: LmemPacking) -> bytes:
-    """Return the buffers of an instance as CSV, with the offsets of a solution."""
+    """Return the buffers of an instance as CSV, with the offsets (and memories) of a solution."""
+    columns: dict[str, Iterable[object]] = {"offset": solution.offsets.tolist()}
     if solution.memory is not None:
-        raise InputError("cannot be said in CSV", field="memories", remedy="write .json")
-    return _csv(instance, {"offset": solution.offsets.tolist()})
+        names = [memory.name for memory in instance.memories]
+        _require_cells(names, "memories", "memory")
+        columns["memory"] = [files.guarded(names[at]) for at in solution.memory.tolist()]
+    return _csv(instance, columns)
 
 
-def _csv(instance: LmemPacking, more: dict[str, Iterable[object]]) -> bytes:
-    for name in instance.ids or ():
+def _require_cells(names: Iterable[str], field: str, what: str) -> None:
+    """Refuse names, of the `field` of an instance, that cannot stand in a table."""
+    for name in names:
         if not name or set(name) & set(",\r\n\0") or name != name.strip():
             raise InputError(
                 f"{name[:40]!r} cannot stand in CSV",
-                field="ids",
-                remedy="write .json, or rename the buffer",
+                field=field,
+                remedy=f"write .json, or rename the {what}",
             )
+
+
+def _csv(instance: LmemPacking, more: dict[str, Iterable[object]]) -> bytes:
+    _require_cells(instance.ids or (), "ids", "buffer")
     columns: dict[str, Iterable[object]] = {
         "id": map(files.guarded, instance.ids) if instance.ids else range(instance.n),
         "lower": instance.start.tolist(),

@@ -106,6 +106,12 @@ def require_model(instance: LmemPacking, *, model: str | Path = "") -> tuple[byt
     """Return the model that an instance was read from, and its bytes."""
     if not isinstance(model, str | Path) or not str(model):
         raise InputError("is missing", field="model", remedy="name the .tflite file")
+    if instance.memories:
+        raise InputError(
+            "there are several, and a plan has offsets in one arena",
+            field="memories",
+            remedy="leave them out, or write a header: --as c",
+        )
     with strict.located(model):
         data = strict.load(model)
         found = read(data)

@@ -16,7 +16,8 @@ Parameters
     bank             units of a bank
 Variables
     q_i              offset of block i in steps, within its places; o_i = step_i q_i
-    z                peak (where the objective counts it)
+    z                peak (where the objective counts it), the sum of z_k where there are several
+    z_k              peak of memory k
     m_ik             block i lies in memory k (where there are several)
     x_ijt            o_j - o_i lies in run t of D_ij (for i or j in S)
     stay_iv          block i keeps the previous offset v of some of its buffers
@@ -37,9 +38,10 @@ Constraints
     apart       the rectangles of P_i, i not in S, do not overlap (in each memory)
     pairs       o_j - o_i in run t of D_ij where x_ijt; one x_ijt holds (where i and j lie in one
                 memory)
-    peak        z >= o_i + size_i, z >= load_s
-    memory      sum over k of m_ik = 1; o_i + size_i <= limit_k and sum over the blocks alive in
-                section s of size_i m_ik <= limit_k where m_ik
+    peak        z >= o_i + size_i, z >= load_s; z_k >= o_i + size_i where m_ik, and z_k >= the sum
+                over the blocks alive in section s of size_i m_ik
+    memory      sum over k of m_ik = 1; o_i in V_ik and a multiple of step_ik where m_ik, and the
+                sum over the blocks alive in section s of size_i m_ik <= limit_k
     order       o_j >= o_i + d for blocks i, j that can be exchanged for one another
     stay        o_i = v where stay_iv
     banks       g_ia where r_i + (a - 1) mod bank >= bank
@@ -183,6 +185,8 @@ class CpSat(PackingModel):
         """o_i = step_i q_i within the places of block i."""
         frame, model = self.frame, self.model
         self.q, self.o = [], []
+        self.v: list[tuple[int, int, int, int, IntVar]] = []
+        self.multiples: list[tuple[int, int, int, IntVar]] = []
         for i, places in enumerate(frame.places):
             step = int(frame.step[i])
             runs = [(first // step, last // step) for first, last in places]
@@ -192,7 +196,7 @@ class CpSat(PackingModel):
             self.o.append(step * q)
 
     def _memories(self) -> None:
-        """Sum over k of m_ik = 1; o_i + size_i <= limit_k where m_ik; loads within limit_k."""
+        """Sum over k of m_ik = 1; o_i in V_ik where m_ik; loads within limit_k."""
         frame, model = self.frame, self.model
         self.m: list[list[IntVar]] = []
         if not frame.several:
@@ -202,9 +206,8 @@ class CpSat(PackingModel):
             row = [model.new_bool_var(f"m{i},{k}") for k in range(len(frame.limits))]
             self.m.append(row)
             model.add_exactly_one(row)
-            for m, limit in zip(row, frame.limits, strict=True):
-                if limit < frame.height:
-                    model.add(self.o[i] <= limit - int(frame.size[i])).only_enforce_if(m)
+            for k, m in enumerate(row):
+                self._home(i, k, m)
         for alive in frame.alive:
             section = [(i, high - low) for i, low, high in alive if i not in frame.sharing]
             total = sum(height for _, height in section)
@@ -212,6 +215,30 @@ class CpSat(PackingModel):
                 if total > limit:
                     self._spend(self.tuning.cp_sat_row + self.tuning.cp_sat_term * len(section))
                     model.add(sum(height * self.m[i][k] for i, height in section) <= limit)
+
+    def _home(self, i: int, k: int, m: IntVar) -> None:
+        """o_i lies in a run of V_ik and is a multiple of step_ik where m = m_ik holds."""
+        frame, model = self.frame, self.model
+        runs, step = frame.places_in[k].get(i), int(frame.step[i])
+        if runs is None:
+            model.add(m == 0)
+            return
+        if runs != frame.places[i]:
+            # Not as one constraint with holes: see `_pairs`.
+            chosen = [m]
+            if len(runs) > 1:
+                chosen = [model.new_bool_var(f"v{i},{k},{first}") for first, _ in runs]
+                model.add_bool_or(~m, *chosen)
+                self.v += [(i, k, *run, v) for run, v in zip(runs, chosen, strict=True)]
+            for (first, last), v in zip(runs, chosen, strict=True):
+                model.add(self.q[i] >= first // step).only_enforce_if(v)
+                model.add(self.q[i] <= last // step).only_enforce_if(v)
+        times = frame.step_in[k][i] // step
+        if times > 1:
+            most = frame.places[i][-1][1] // (step * times)
+            r = model.new_int_var(0, most, f"r{i},{k}")
+            model.add(self.q[i] == times * r).only_enforce_if(m)
+            self.multiples.append((i, k, times, r))
 
     def _apart(self) -> None:
         """Rectangles of the blocks outside S do not overlap, in each memory."""
@@ -276,12 +303,25 @@ class CpSat(PackingModel):
                 self.model.add(self.o[j] - self.o[i] >= apart)
 
     def _peak(self) -> None:
-        """Let z >= o_i + size_i, z >= load_s."""
-        frame = self.frame
-        self.z = self.model.new_int_var(frame.least_peak, frame.height, "z")
-        for i in range(frame.blocks.b):
-            self._spend(self.tuning.cp_sat_row)
-            self.model.add(self.z >= self.o[i] + int(frame.size[i]))
+        """Let z >= o_i + size_i, z >= load_s; of several memories, the sum of such z_k."""
+        frame, model = self.frame, self.model
+        self.z = model.new_int_var(frame.least_peak, frame.highest, "z")
+        tops = [self.o[i] + int(size) for i, size in enumerate(frame.size)]
+        if not frame.several:
+            for top in tops:
+                self._spend(self.tuning.cp_sat_row)
+                model.add(self.z >= top)
+            return
+        self.peaks = [model.new_int_var(0, end, f"z{k}") for k, end in enumerate(frame.limits)]
+        model.add(self.z == sum(self.peaks))
+        for k, z in enumerate(self.peaks):
+            for top, row in zip(tops, self.m, strict=True):
+                self._spend(self.tuning.cp_sat_row)
+                model.add(z >= top).only_enforce_if(row[k])
+            for alive in frame.alive:
+                section = [(i, high - low) for i, low, high in alive if i not in frame.sharing]
+                self._spend(self.tuning.cp_sat_row + self.tuning.cp_sat_term * len(section))
+                model.add(z >= sum(height * self.m[i][k] for i, height in section))
 
     def _minimise(self, weights: list[int], variables: list[IntVar], constant: int) -> None:
         """Minimise a sum in multiples of `gain`, between `least` and `upper`."""
@@ -431,7 +471,20 @@ class CpSat(PackingModel):
                 for (first, last), x in runs:
                     values[x.index] = first <= offsets[j] - offsets[i] <= last
         if self.z is not None:
-            values[self.z.index] = max(frame.least_peak, int((offsets + frame.size).max()))
+            peak = int((offsets + frame.size).max())
+            if memory is not None:
+                for k, z in enumerate(self.peaks):
+                    here = memory == k
+                    values[z.index] = (offsets + frame.size)[here].max(initial=0)
+                peak = int(sum(values[z.index] for z in self.peaks))
+            values[self.z.index] = max(frame.least_peak, peak)
+        for i, k, first, last, v in self.v:
+            assert memory is not None
+            values[v.index] = memory[i] == k and first <= offsets[i] <= last
+        for i, k, times, r in self.multiples:
+            assert memory is not None
+            if memory[i] == k:
+                values[r.index] = offsets[i] // (frame.step[i] * times)
         match self.instance.objective:
             case Objective.MOVES:
                 for (i, at, _), stay in zip(frame.stays, self.stay, strict=True):

@@ -14,6 +14,7 @@ Quantities
     size_i, step_i       units of block i, and what its offset is a multiple of
     V_i                  runs of offsets of block i (`places`)
     D_ij                 runs of distances of blocks i and j (`distances`)
+    V_ik, step_ik        the same in memory k, where block i may live (`places_in`, `step_in`)
     limit_k              end of memory k; the largest is `height`
     least, gain          a lower bound on the objective, and what its values are multiples of
 Cost
@@ -27,6 +28,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import assert_never
 
@@ -34,8 +36,9 @@ import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.heuristics.packing.penalties.pairs import Pairs
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.blocks import Blocks, aligned_unit
 from stagepack.instances.packing.data import PackingSolution
+from stagepack.instances.packing.homes import alone_in, possible
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.problem import Objective
 from stagepack.instances.profile import Array
@@ -80,6 +83,9 @@ class Frame:
         The largest of `limits`, and of what `upper` leaves: no top lies above.
     places : list of list of (int, int)
         Runs of offsets, first to last, that each block may have.
+    places_in, step_in : list of dict of int
+        The same by block, and what its offset is a multiple of, in each memory; those that may not
+        live in it are left out.
     infeasible : bool
         Some block has no place.
     least : int
@@ -93,7 +99,8 @@ class Frame:
     ) -> None:
         self.instance = instance
         self.blocks = blocks = Blocks.of(instance)
-        self.unit = unit = blocks.unit
+        rooms = _rooms(instance, blocks)
+        self.unit = unit = _unit([room for _, room in rooms])
         self.size = blocks.size // unit
         self.low, self.high = blocks.low // unit, blocks.high // unit
         self.step = np.lcm(blocks.alignment, unit) // unit
@@ -109,12 +116,19 @@ class Frame:
             for i in range(blocks.b)
         ]
         self.least_peak = self._least_peak()
-        self.places = [self._places(i) for i in range(blocks.b)]
+        self.places_in: list[dict[int, list[Interval]]] = []
+        self.step_in: list[dict[int, int]] = []
+        for (members, room), limit in zip(rooms, self.limits, strict=True):
+            steps = (np.lcm(room.alignment, unit) // unit).tolist()
+            self.step_in.append(dict(zip(members, steps, strict=True)))
+            runs = ((i, self._places(room, at, limit)) for at, i in enumerate(members))
+            self.places_in.append({i: found for i, found in runs if found})
+        self.places = [self._anywhere(i) for i in range(blocks.b)]
         self._set_values(lower)
         self.infeasible = (
             not all(self.places)
             or (upper is not None and self.least > upper)
-            or (self.minimises_peak and self.least_peak > self.height)
+            or (self.minimises_peak and self.least_peak > self.highest)
         )
 
     # ------------------------------------------------------------------ where memory ends
@@ -148,25 +162,43 @@ class Frame:
         return objective in (Objective.PEAK, Objective.FIT, Objective.BANK_CONFLICTS)
 
     @property
+    def highest(self) -> int:
+        """What the peak, or the sum of the peaks of several memories, does not exceed."""
+        most = sum(self.limits)
+        if self.upper is not None and self.minimises_peak:
+            most = min(most, self.upper // self.unit)
+        return most if self.several else self.height
+
+    @property
     def several(self) -> bool:
         """Whether there is a memory to choose for each block."""
         return bool(self.instance.memories)
 
-    def _places(self, i: int) -> list[Interval]:
-        """Return the runs of offsets of block i within its ranges and the memory."""
-        blocks, unit, size = self.blocks, self.unit, int(self.size[i])
-        top = self.height - size
-        ranges = range(blocks.range_ptr[i], blocks.range_ptr[i + 1])
+    def _places(self, room: Blocks, at: int, limit: int) -> list[Interval]:
+        """Return the runs of offsets of a block of some memory within its ranges and `limit`."""
+        unit, nbytes = self.unit, int(room.size[at])
+        top = min(limit, self.height) - nbytes // unit
+        ranges = range(room.range_ptr[at], room.range_ptr[at + 1])
         runs = [
             (
-                -(-int(blocks.range_low[r]) // unit),
-                min(top, (int(blocks.range_high[r]) - int(blocks.size[i])) // unit),
+                -(-int(room.range_low[r]) // unit),
+                min(top, (int(room.range_high[r]) - nbytes) // unit),
             )
             for r in ranges
         ] or [(0, top)]
-        step = int(self.step[i])
+        step = int(np.lcm(room.alignment[at], unit)) // unit
         runs = [(-(-first // step) * step, last // step * step) for first, last in runs]
         return sorted((first, last) for first, last in runs if 0 <= first <= last)
+
+    def _anywhere(self, i: int) -> list[Interval]:
+        """Return the runs of offsets that block i has in some memory, apart from one another."""
+        found: list[Interval] = []
+        for first, last in sorted(run for places in self.places_in for run in places.get(i, ())):
+            if self.several and found and first <= found[-1][1] + int(self.step[i]):
+                found[-1] = found[-1][0], max(found[-1][1], last)
+            else:
+                found.append((first, last))
+        return found
 
     # ------------------------------------------------------------------ what an answer is worth
 
@@ -189,7 +221,10 @@ class Frame:
                 np.add.at(accesses, blocks.block, instance.accesses)
                 self.spill = accesses[:, None] * cost[None, :]
                 self.gain = int(np.gcd.reduce(self.spill, axis=None)) or 1
-                self.least = int(self.spill.min(axis=1).sum())
+                self.least = sum(
+                    min((int(costs[k]) for k in self.homes(i)), default=0)
+                    for i, costs in enumerate(self.spill)
+                )
             case Objective.PENALTIES:
                 self.gain = math.gcd(self.pairs.certain, *self.pairs.cost.tolist()) or 1
                 self.least = self.pairs.certain
@@ -222,7 +257,7 @@ class Frame:
         """Return the units that must be used below the peak, from loads and single blocks."""
         blocks, unit = self.blocks, self.unit
         nbytes = max(int(blocks.load.max(initial=0)), int(blocks.size.max()))
-        for low, high in self.instance.reserved:
+        for low, high in () if self.several else self.instance.reserved:
             if low < nbytes:
                 nbytes += high - low
         least = -(-nbytes // unit)
@@ -231,6 +266,10 @@ class Frame:
                 lowest = int(blocks.range_low[blocks.range_ptr[i]])
                 least = max(least, (lowest + int(blocks.size[i])) // unit)
         return least
+
+    def homes(self, i: int) -> list[int]:
+        """Return the memories in which block i has a place."""
+        return [k for k, places in enumerate(self.places_in) if i in places]
 
     # ------------------------------------------------------------------ who conflicts, and how
 
@@ -319,7 +358,8 @@ class Frame:
                 int(self.size[i]),
                 int(self.step[i]),
                 tuple(self.pieces[i]),
-                tuple(self.places[i]),
+                tuple(tuple(places.get(i, ())) for places in self.places_in),
+                tuple(steps.get(i, 0) for steps in self.step_in),
                 tuple(self.spill[i].tolist()),
             )
             classes.setdefault(key, []).append(i)
@@ -430,10 +470,10 @@ class Frame:
         leader[self.blocks.block] = np.arange(self.instance.n)
         offsets = solution.offsets[leader] // self.unit
         memory = None if solution.memory is None else solution.memory[leader]
-        for i, places in enumerate(self.places):
+        for i in range(self.blocks.b):
             at = int(offsets[i])
-            end = self.limits[0 if memory is None else int(memory[i])] - int(self.size[i])
-            if at > end or not any(first <= at <= last for first, last in places):
+            places = self.places_in[0 if memory is None else int(memory[i])].get(i, ())
+            if not any(first <= at <= last for first, last in places):
                 raise InputError(
                     f"has buffer {self.instance.buffer_id(int(leader[i]))} at "
                     f"{solution.offsets[leader[i]]}, outside the model",
@@ -449,6 +489,32 @@ class Frame:
                 order = np.argsort(key, kind="stable")
             offsets[members] = key[order]
         return offsets, memory
+
+
+def _rooms(instance: LmemPacking, blocks: Blocks) -> list[tuple[list[int], Blocks]]:
+    """Return which blocks may live in each memory, and what they are there."""
+    if not instance.memories:
+        return [(list(range(blocks.b)), blocks)]
+    found: list[tuple[list[int], Blocks]] = []
+    where = possible(instance)
+    for index in range(len(instance.memories)):
+        buffers = np.flatnonzero(where[:, index])
+        if not len(buffers):
+            found.append(([], replace(blocks, alignment=blocks.alignment[:0])))
+            continue
+        room = Blocks.of(alone_in(instance, index, buffers))
+        members = np.empty(room.b, dtype=np.int64)
+        members[room.block] = blocks.block[buffers]
+        found.append((members.tolist(), room))
+    return found
+
+
+def _unit(rooms: list[Blocks]) -> int:
+    """Return a divisor of the units of some memories that goes with all their alignments."""
+    if len(rooms) == 1:
+        return rooms[0].unit
+    unit = math.gcd(*(room.unit for room in rooms))
+    return aligned_unit(unit, np.concatenate([room.alignment for room in rooms]))
 
 
 def smaller_item(one: Item, other: Item) -> Item:

@@ -21,7 +21,7 @@ Variables
     v_ir             block i lies in run r of its offsets (where there are several)
     x_ijt            o_j - o_i lies in run t of T_ij (no variable where there is one run)
     m_ik             block i lies in memory k (where there are several)
-    z                peak
+    z                peak; of several memories the sum of theirs, z_k
     stay_iv          block i keeps the previous offset v of some of its buffers
     f_i, l_ia        bank in which block i begins, in which its buffer of size a ends
     below_e, above_e, c_e   the banks of the first buffer of pair e lie below, above, neither
@@ -37,8 +37,8 @@ Constraints
     order       o_j >= o_i + d for blocks i, j that can be exchanged for one another
     stacks      o_j >= sum of rise_si x_ijt over the blocks i of section s, t = `i below j`
     peak        z >= o_i + size_i + sum of rise_sj x_ijt, t = `i below j`; z >= load_s
-    memory      sum over k of m_ik = 1; o_i + size_i <= limit_k where m_ik; the blocks of a
-                section that lie in memory k fit it
+    memory      sum over k of m_ik = 1; o_i + size_i <= limit_k where m_ik, and z_k likewise where
+                the objective counts it; the blocks of a section that lie in memory k fit it
     stay        o_i = v where stay_iv
     banks       bank f_i <= o_i < bank (f_i + 1), o_i + a <= bank (l_ia + 1)
     conflicts   below_e + above_e + c_e = 1; l_ia < f_j where below_e, l_jb < f_i where above_e
@@ -107,6 +107,10 @@ class _OneOf:
         """Return what the chosen option is worth."""
         return total(worth[option] * self[option] for option in self.options)
 
+    def among(self, option: int) -> Sum[int] | int:
+        """Return a sum that is 1 only if an option is chosen, else 0; 0 for what is none."""
+        return self[option] if option in self.options else 0
+
     def chosen(self, values: Array) -> int:
         """Return the option that values by column choose."""
         return max(self.options, key=lambda option: self[option].at(values))
@@ -128,7 +132,9 @@ class Milp(PackingModel):
     def unsupported(instance: LmemPacking) -> str:
         """Return what the model does not express, or why it would be too large, or ''."""
         if instance.objective is Objective.PENALTIES:
-            return "the MILP knows nothing of penalties; use cp-sat"
+            return "knows nothing of penalties; use cp-sat"
+        if any(memory.reserved or memory.alignment > 1 for memory in instance.memories):
+            return "takes no memories with reserved ranges or alignments of their own; use cp-sat"
         return PackingModel.unsupported(instance)
 
     @staticmethod
@@ -174,7 +180,7 @@ class Milp(PackingModel):
                     remedy="use cp-sat or the exact search",
                 )
             found[i, j] = dict(enumerate(frame.distances(i, j)))
-            if frame.several:
+            if len({*frame.homes(i), *frame.homes(j)}) > 1:
                 found[i, j][APART] = frame.reach(i, j)
             self._spend(self.tuning.milp_compared * 10 * len(found[i, j]))
         return found
@@ -254,7 +260,7 @@ class Milp(PackingModel):
             program.at_most(self.v[i].of([first for first, _ in places[i]]), self.o[i])
         for i in split:
             program.at_most(self.o[i], self.v[i].of([last for _, last in places[i]]))
-        if frame.minimises_peak:
+        if frame.minimises_peak and not frame.several:
             self.z = program.variable(lower=frame.least_peak, upper=frame.height)
             for o, size in zip(self.o, frame.size.tolist(), strict=True):
                 program.at_most(o + size, self.z)
@@ -312,13 +318,25 @@ class Milp(PackingModel):
         """Sum over k of m_ik = 1; limits, loads and distances in each memory."""
         frame, program = self.frame, self.program
         blocks, memories = range(frame.blocks.b), range(len(frame.limits))
-        self.m = self._choices(dict.fromkeys(blocks, memories))
+        self.m = self._choices({i: frame.homes(i) for i in blocks})
         for i in blocks:
             program.at_most(self.o[i] + int(frame.size[i]), self.m[i].of(frame.limits))
         for (i, j), x in self.x.items():
             self._spend(self.tuning.milp_row * len(memories))
-            for k in memories if len(memories) > 1 else ():
-                program.at_most(x[APART] + self.m[i][k] + self.m[j][k], 2)
+            for k in frame.homes(i) if APART in self.runs[i, j] else ():
+                if k in self.m[j].options:
+                    program.at_most(x[APART] + self.m[i][k] + self.m[j][k], 2)
+        self.peaks = [program.variable(upper=end) for end in frame.limits if frame.minimises_peak]
+        if frame.minimises_peak:
+            self.z = total(self.peaks)
+            program.at_most(frame.least_peak, self.z)
+        for k, z in enumerate(self.peaks):
+            for i in blocks:
+                size = int(frame.size[i])
+                if k in self.m[i].options:
+                    elsewhere = frame.height * (1 - self.m[i][k])
+                    self._spend(self.tuning.milp_row)
+                    program.at_most(self.o[i] + size, z + elsewhere)
         shared = {i for pair in frame.shares for i in pair}
         for alive in frame.alive:
             section: dict[int, int] = {}
@@ -326,9 +344,11 @@ class Milp(PackingModel):
                 if i not in shared:
                     section[i] = section.get(i, 0) + high - low
             for k in memories:
-                if sum(section.values()) > frame.limits[k]:
-                    self._spend(self.tuning.milp_term * len(section))
-                    held = total(height * self.m[i][k] for i, height in section.items())
+                held = total(height * self.m[i].among(k) for i, height in section.items())
+                self._spend(self.tuning.milp_term * len(section))
+                if self.peaks:
+                    program.at_most(held, self.peaks[k])
+                elif sum(section.values()) > frame.limits[k]:
                     program.at_most(held, frame.limits[k])
 
     def _spill(self) -> None:
@@ -450,8 +470,12 @@ class Milp(PackingModel):
         if memory is not None:
             for i, choice in self.m.items():
                 choice.hint(values, int(memory[i]))
-        if frame.minimises_peak:
-            values[self.z.index] = max(frame.least_peak, int((offsets + frame.size).max()))
+        tops = offsets + frame.size
+        if frame.minimises_peak and memory is None:
+            values[self.z.index] = max(frame.least_peak, int(tops.max()))
+        elif frame.minimises_peak:
+            for k, z in enumerate(self.peaks):
+                values[z.index] = tops[memory == k].max(initial=0)
         match self.instance.objective:
             case Objective.MOVES:
                 for (i, v), stay in self.stay.items():

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from stagepack.kinds import later
 
 if TYPE_CHECKING:
-    from stagepack.formulations.pipeline.chosen import CpSatChosen as CpSatChosen
     from stagepack.formulations.pipeline.cp_sat import CpSat as CpSat
     from stagepack.formulations.pipeline.milp_assignment import MilpAssignment as MilpAssignment
     from stagepack.formulations.pipeline.milp_interval import MilpInterval as MilpInterval
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 else:
     __getattr__ = later(
         __name__,
-        chosen="CpSatChosen",
         cp_sat="CpSat",
         milp_assignment="MilpAssignment",
         milp_interval="MilpInterval",

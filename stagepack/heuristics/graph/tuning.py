@@ -398,7 +398,7 @@ class PeersTuning(Tuning):
 class LatencyTuning(Tuning):
     """The objective latency."""
 
-    not_zero = ("hottest", "coldest", "coolings", "chunk")
+    not_zero = ("hottest", "coldest", "coolings", "chunk", "odds")
     at_once = ("coolings",)
 
     orders: int = 24
@@ -421,6 +421,15 @@ class LatencyTuning(Tuning):
 
     coolings: int = 20
     """Heats of a round, each a constant part of the one before."""
+
+    even_share: float = 1 / 64
+    """Part of all loads together that counts beside the latency: it tells moves apart."""
+
+    odds: int = 8
+    """Of so many moves one goes to any accelerator, one to a CPU, and one takes its block alone."""
+
+    move_steps: int = 20
+    """Elementary steps that any move is worth, however few blocks move."""
 
     fruitless: int = 3
     """Rounds in a row that find nothing better, before it ends."""

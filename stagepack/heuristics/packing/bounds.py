@@ -47,7 +47,9 @@ def heavy_clique(
     offset are in none together; of members of unlike size the smallest counts.  Of many blocks only
     those with the heaviest neighbours are looked at.
     """
-    if instance.conflicts is None or blocks.sections == 1:  # the load is that of the one clique
+    # In time every clique is in a section, all of which counts where nothing is shared.
+    known = blocks.sections == 1 or (blocks.linear and not len(blocks.may_share))
+    if instance.conflicts is None or known:
         return 0, []
     keep_going()  # the normal form of many conflicts took its time
     i, j = blocks.block[instance.conflicts.T]
@@ -121,11 +123,11 @@ def load_bound(blocks: Blocks) -> int:
     so that of what is alive at one time only the block on top leaves less than it is rounded up to.
     Blocks that may share their offsets are counted as they are.
     """
-    return _heaviest(blocks)[0]
+    return heaviest(blocks)[0]
 
 
-def _heaviest(blocks: Blocks) -> tuple[int, int]:
-    """Return the load bound and the section that shows it; -1: the largest block does."""
+def heaviest(blocks: Blocks) -> tuple[int, int]:
+    """Return the :func:`load_bound` and the section that shows it; -1: the largest block does."""
     section = int(blocks.load.argmax())
     bound, section = max((int(blocks.size.max()), -1), (int(blocks.load[section]), section))
     step = math.gcd(int(np.gcd.reduce(blocks.alignment)), int(np.gcd.reduce(blocks.low)))
@@ -138,10 +140,10 @@ def _heaviest(blocks: Blocks) -> tuple[int, int]:
     more = np.bincount(blocks.first, slack, blocks.sections + 1)
     more -= np.bincount(blocks.end, slack, blocks.sections + 1)
     rounded = blocks.load + np.cumsum(more)[:-1].astype(np.int64)
-    heaviest = int(rounded.argmax())
-    alive = (blocks.first <= heaviest) & (heaviest < blocks.end)
-    raised = int(rounded[heaviest]) - int(slack[alive].max())
-    return (raised, heaviest) if raised > bound else (bound, section)
+    fullest = int(rounded.argmax())
+    alive = (blocks.first <= fullest) & (fullest < blocks.end)
+    raised = int(rounded[fullest]) - int(slack[alive].max(initial=0))
+    return (raised, fullest) if raised > bound else (bound, section)
 
 
 def placed_bound(blocks: Blocks) -> int:
@@ -164,10 +166,7 @@ def objective_bound(
     """
     if instance.objective in (Objective.MOVES, Objective.PENALTIES):
         return 0, witness("floor")
-    if instance.objective is Objective.SPILL:
-        cheapest = min(memory.cost for memory in instance.memories)
-        return int(instance.accesses.sum()) * cheapest, witness("floor")
-    (bound, section), placed = _heaviest(blocks), placed_bound(blocks)
+    (bound, section), placed = heaviest(blocks), placed_bound(blocks)
     weight, clique = heavy_clique(instance, blocks, keep_going, tuning=tuning)
     if clique and weight > max(bound, placed):
         return weight, _of_clique(blocks, np.array(clique))
@@ -210,42 +209,36 @@ def overload(instance: LmemPacking, blocks: Blocks) -> tuple[str, Evidence] | No
             f"multiple of their alignments ({blocks.alignment[skew[0]]:,}); correct one of them"
         )
         return why, witness("place")
-    ceiling = instance.ceiling
-    if instance.objective is Objective.SPILL:
-        limits = [memory.capacity for memory in instance.memories]
-        if None in limits:
-            return None
-        ceiling = sum(limit for limit in limits if limit is not None)
+    ceiling = None if instance.memories else instance.ceiling
     return None if ceiling is None else _over(instance, blocks, ceiling)
 
 
 def _over(instance: LmemPacking, blocks: Blocks, ceiling: int) -> tuple[str, Evidence] | None:
     """Return why a number of bytes cannot do."""
     limit = f"the capacity of {ceiling:,}"
-    if instance.objective is not Objective.SPILL and ceiling != instance.capacity:
+    if ceiling != instance.capacity:
         limit = f"the {ceiling:,} bytes of all banks"
-    heaviest = int(blocks.load.argmax())
-    excess = int(blocks.load[heaviest]) - ceiling
+    fullest = int(blocks.load.argmax())
+    excess = int(blocks.load[fullest]) - ceiling
     if excess > 0:
         owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
-        alive = owner[(blocks.first <= heaviest) & (heaviest < blocks.end)]
-        when = f"alive at time {blocks.time[heaviest]:,}"
+        alive = owner[(blocks.first <= fullest) & (fullest < blocks.end)]
+        when = f"alive at time {blocks.time[fullest]:,}"
         if instance.conflicts is not None:
             when = "that all conflict with one another"
+        members = np.flatnonzero(np.isin(blocks.block, alive))
         why = (
-            f"{_listed(instance, blocks, alive)} {when} hold {blocks.load[heaviest]:,} bytes, "
+            f"{listed(instance, members)} {when} hold {blocks.load[fullest]:,} bytes, "
             f"{excess:,} more than {limit}; at least {load_bound(blocks):,} are needed"
         )
-        return why, of_section(instance, blocks, heaviest)
-    if instance.objective is Objective.SPILL:
-        return None
+        return why, of_section(instance, blocks, fullest)
     if placed_bound(blocks) > ceiling:
         why = (
             f"a fixed or limited buffer must end at {placed_bound(blocks):,}, beyond {limit}; "
             "move it or raise the limit"
         )
         return why, witness("place")
-    least, section = _heaviest(blocks)
+    least, section = heaviest(blocks)
     if least > ceiling:
         why = (
             f"rounded up to their alignment, the buffers alive together need "
@@ -256,9 +249,8 @@ def _over(instance: LmemPacking, blocks: Blocks, ceiling: int) -> tuple[str, Evi
     return None
 
 
-def _listed(instance: LmemPacking, blocks: Blocks, members: Array) -> str:
-    """Return the names of the buffers of some blocks, the largest first."""
-    buffers = np.flatnonzero(np.isin(blocks.block, members))
+def listed(instance: LmemPacking, buffers: Array) -> str:
+    """Return the names of some buffers, the largest first."""
     buffers = buffers[np.argsort(-instance.size[buffers], kind="stable")]
     names = ", ".join(instance.buffer_id(int(i)) for i in buffers[:LISTED])
     if len(buffers) == 1:

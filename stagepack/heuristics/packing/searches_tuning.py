@@ -125,6 +125,16 @@ class ConflictTuning(Tuning):
     clique_passes: int = 2
     """Times that all neighbours are looked at in search of a heavy clique by one key; by trial."""
 
+    peeled: int = 60_000_000
+    """Steps of taking away neighbours until a clique is left; by trial."""
+
+    widest: int = 2_000_000
+    """Neighbours of its neighbours up to which a clique is sought so around a buffer: less than a
+    tenth of a second."""
+
+    dived: float = 1e-6
+    """Seconds of a buffer in a dive, beside its neighbours; measured."""
+
     sweeps: int = 4
     """Sweeps of one kind before as many of the other; by trial."""
 
@@ -158,6 +168,12 @@ class SpillTuning(Tuning):
 @dataclass(frozen=True, kw_only=True)
 class BoundTuning(Tuning):
     """Lower bounds without search."""
+
+    memories: int = 6
+    """Memories beyond which not all sets of them are looked at, but each and all together."""
+
+    crowded: int = 100_000
+    """Buffers beyond which none of these is looked at."""
 
     clique_steps: int = 5_000
     """Blocks looked at in search of the heaviest clique of a conflict graph: some hundredths of a

@@ -293,6 +293,15 @@ class GraphTuning(Tuning):
     """Times the limit that an answer may come late; where a normal form would come later, conflicts
     are gone through as listed."""
 
+    explained: float = 5e-8
+    """Seconds of an end of a conflict until lifetimes are found that explain all; measured."""
+
+    explaining: float = 0.7
+    """Part of the time that is left which looking for lifetimes may take."""
+
+    bounding: float = 0.15
+    """Part of the time that is left in which cliques are peeled out of neighbours; by trial."""
+
     share: float = 0.5
     """Part of the time that covering leaves in which placements are lowered first; by trial."""
 
@@ -464,6 +473,35 @@ class PenaltyTuning(Tuning):
 
 
 @dataclass(frozen=True, kw_only=True)
+class HomesTuning(Tuning):
+    """The local search over the memories in which blocks live."""
+
+    tries: int = 400
+    """Changes without any gain after which it ends; by trial."""
+
+    highest: float = 0.5
+    """How often the blocks that end highest are the ones to move; by trial."""
+
+    swapped: float = 0.5
+    """How often two blocks change places instead of one that moves; by trial."""
+
+    searched: int = 40
+    """Blocks of a memory up to which it is searched where greedy rules find no place."""
+
+    nodes: int = 2_000
+    """Nodes of such a search: some hundredths of a second."""
+
+    remembered: int = 4_000
+    """Packings of a memory that are kept."""
+
+    share: float = 0.3
+    """Part of the time that is left which it takes before a model is built; most of it without."""
+
+    seconds: float = 5.0
+    """The most that it takes then."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class PackingTuning(Tuning):
     """What steers the searches of packings, part by part."""
 
@@ -499,6 +537,9 @@ class PackingTuning(Tuning):
 
     spill: SpillTuning = field(default_factory=SpillTuning)
     """The choice of memories by value."""
+
+    homes: HomesTuning = field(default_factory=HomesTuning)
+    """The local search over the memories in which blocks live."""
 
     bounds: BoundTuning = field(default_factory=BoundTuning)
     """Lower bounds without search."""

@@ -13,9 +13,6 @@ over all thresholds :mod:`.reference` implements.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from stagepack.errors import InputError
 from stagepack.heuristics import pipeline as heuristics
 from stagepack.heuristics.pipeline.bounds import (
     cheap_cuts,
@@ -29,8 +26,6 @@ from stagepack.instances.pipeline import Objective, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.progress import Progress
 
-Search = Callable[[RangeCosts, Progress[PipelineSolution], PipelineTuning], bool]
-
 
 def solve(
     costs: RangeCosts, progress: Progress[PipelineSolution], tuning: PipelineTuning = TUNING
@@ -39,28 +34,16 @@ def solve(
 
     Raises
     ------
+    InputError
+        When it is too large.
     Stopped
         When `progress` runs out of time; it then holds the best partition and a safe bound.
     """
-    search = _search
     if costs.instance.objective.additive:
-        search = heuristics.latency.solve
-    elif costs.instance.objective is Objective.HEADROOM:
-        search = _most_tokens
-    return attempt(search, costs, progress, tuning)
-
-
-def attempt(
-    search: Search, costs: RangeCosts, progress: Progress[PipelineSolution], tuning: PipelineTuning
-) -> bool:
-    """Return what a `search` returns; where it refuses, what is known already stays known."""
-    try:
-        return search(costs, progress, tuning)
-    except InputError as error:
-        if progress.solution is None:
-            raise
-        progress.reason = str(error)
-        return True
+        return heuristics.latency.solve(costs, progress, tuning)
+    if costs.instance.objective is Objective.HEADROOM:
+        return _most_tokens(costs, progress, tuning)
+    return _search(costs, progress, tuning)
 
 
 def _search(

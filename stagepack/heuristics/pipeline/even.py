@@ -6,6 +6,9 @@ the same last cut is in no best partition: a dynamic program over the cuts keeps
 Only cuts are looked at that leave both sides room within the limit.  O(stages * w * w * stages)
 for w cuts in a window; where that is too much, each stage takes its share of what is left.
 Source: own work; the order is the leximax order of fair division.
+
+Where devices have several stages, cuts of a partition are moved instead, one or some neighbouring
+ones at a time, for as long as that makes it more even.
 """
 
 from __future__ import annotations
@@ -14,9 +17,12 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator
 from typing import assert_never
 
+import numpy as np
+
 from stagepack.heuristics.pipeline.tuning import TUNING, PipelineTuning
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
+from stagepack.instances.profile import Array
 
 Loads = list[int]
 
@@ -30,8 +36,8 @@ def applies(instance: PipelinePartition, tuning: PipelineTuning = TUNING) -> boo
     tabular = instance.compute_table is not None or instance.memory_table is not None
     tabular = tabular or instance.reduces
     few = instance.n <= tuning.even_layers
-    several = instance.placed or bool(instance.alternatives)
-    return few and not tabular and not several and instance.objective in LARGEST_LOADS
+    plain = not tabular and not instance.alternatives
+    return few and plain and instance.objective in LARGEST_LOADS
 
 
 def evened(
@@ -44,8 +50,13 @@ def evened(
 
     These are all devices, where some may stay unused, and those of the solution, in their order.
     Of the objective transfer-bounded neither limit of the solution is exceeded.  `pause` is called
-    once a stage.  Of chains without tables.
+    once a stage.  Of chains without tables.  With several stages a device at most one is yielded.
     """
+    if costs.instance.placed:
+        found = _shifted(costs, solution, tuning, pause)
+        if found != solution:
+            yield found
+        return
     used, taken = list(solution.devices), {*solution.devices}
     spare = [d for d in range(costs.k) if d not in taken]
     everyone = used + spare if costs.instance.free_order else sorted(used + spare)
@@ -54,6 +65,55 @@ def evened(
         cuts = row.most_even(tuning.even_steps) if row.opens() else None
         if cuts is not None:
             yield PipelineSolution(tuple(cuts), tuple(devices))
+
+
+def _shifted(
+    costs: RangeCosts,
+    solution: PipelineSolution,
+    tuning: PipelineTuning,
+    pause: Callable[[], object],
+) -> PipelineSolution:
+    """Return a partition of which no run of cuts can move a little to make devices more even.
+
+    O(stages**2) for each run of cuts looked at, and a check of each that is tried.
+    """
+    instance, places = costs.instance, np.flatnonzero(costs.allowed)
+    table = np.array(instance.stage_devices)
+    stages, least = len(table), 0 if instance.fewer_stages else 1
+    works = costs.prefix[costs.device_class[table]][:, places]
+    on_device = np.eye(costs.k, dtype=np.int64)[table]
+    ends = np.zeros(stages, dtype=np.int64)
+    ends[instance.slots_of(solution)] = np.searchsorted(places, solution.boundaries[1:])
+    ends = np.maximum.accumulate(ends)
+
+    def loads(rows: Array) -> list[Loads]:
+        """Return what devices do by cuts, each row the most first."""
+        begins = np.concatenate([np.zeros_like(rows[:, :1]), rows[:, :-1]], axis=1)
+        slots = np.arange(stages)
+        each = (works[slots, rows] - works[slots, begins]) @ on_device
+        found: list[Loads] = np.sort(each, axis=1)[:, ::-1].tolist()
+        return found
+
+    (now,), first, still, looks = loads(ends[None]), 0, 0, 0
+    while still < stages - 1 and looks < tuning.even_looks:
+        pause()
+        runs = np.tri(stages, dtype=np.int64)[first : stages - 1]
+        runs[:, :first] = 0
+        rows = np.concatenate([ends + by * runs for n in tuning.even_shifts for by in (n, -n)])
+        rows = rows[(np.diff(rows, axis=1, prepend=0) >= least).all(axis=1)]
+        looks += len(rows)
+        keys, still = loads(rows), still + 1
+        for at in sorted(range(len(keys)), key=keys.__getitem__)[: tuning.even_tries]:
+            if keys[at] >= now:
+                break
+            used = np.flatnonzero(np.diff(rows[at], prepend=0))
+            cuts = 0, *places[rows[at][used]].tolist()
+            found = PipelineSolution(cuts, tuple(table[used].tolist()))
+            if not instance.check(found):
+                solution, ends, now, still = found, rows[at], keys[at], 0
+                break
+        first = (first + 1) % (stages - 1) if still else first
+    return solution
 
 
 class _Row:

@@ -15,6 +15,7 @@ from stagepack.errors import InputError
 from stagepack.heuristics.effort import SHORT, spend
 from stagepack.heuristics.pipeline.tuning import TUNING, ProbeTuning
 from stagepack.instances.pipeline import Objective, PipelineSolution
+from stagepack.instances.pipeline.at_once import blocks
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
 from stagepack.progress import Progress
@@ -100,12 +101,12 @@ class Prober:
         fits, compute = np.zeros((1, 1, 1), dtype=np.bool_), np.zeros((1, 1, 1), dtype=np.int64)
         extra = compute
         if costs.tabular and costs.instance.objective is Objective.TRANSFER_BOUNDED:
-            extra = np.zeros((costs.classes, costs.n + 1, costs.n + 1), dtype=np.int64)
-            for rows, more in zip(extra, costs.extra, strict=False):
-                rows[:] = more
+            none = [np.zeros((costs.n + 1, costs.n + 1), dtype=np.int64)] * costs.classes
+            extra = self._rows(costs.extra or none)
         if costs.tabular:
-            fits = _rows([costs.fits_matrix(*pair) for pair in pairs])
-            compute = _rows([costs.compute_matrix(c) for c in range(costs.classes)])
+            fits = self._rows([costs.fits_matrix(c, s, self._pause) for c, s in pairs])
+            every = range(costs.classes)
+            compute = self._rows([costs.compute_matrix(c, self._pause) for c in every])
         else:
             reach = self._reach(pairs)
         self._pause()
@@ -131,6 +132,16 @@ class Prober:
             UNLIMITED,
         )
         return chain
+
+    def _rows(self, matrices: list[Array]) -> Array:
+        """Return matrices as one array, without a copy where there is only one."""
+        if len(matrices) == 1:
+            return matrices[0][None]
+        found = np.empty((len(matrices), *matrices[0].shape), dtype=matrices[0].dtype)
+        for copy, matrix in zip(found, matrices, strict=True):
+            for rows in blocks(self.costs.n, self._pause):
+                copy[rows] = matrix[rows]
+        return found
 
     def _reach(self, pairs: list[tuple[int, int]]) -> Array:
         """Return how far stages reach from each layer, a row for each device class and stashes."""
@@ -398,8 +409,3 @@ class LeastLimit(Prober):
         ends = self._best_cuts[self._scratch.best_ends[:stages]].tolist()
         classes = self._scratch.best_classes[:stages].tolist()
         return self.costs.partition([0, *ends], classes)
-
-
-def _rows(matrices: list[Array]) -> Array:
-    """Return matrices as one array, without a copy where there is only one."""
-    return matrices[0][None] if len(matrices) == 1 else np.stack(matrices)

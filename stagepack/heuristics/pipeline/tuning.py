@@ -151,6 +151,15 @@ class PipelineTuning(Tuning):
     """Layers above which none is looked for: finding how far memory lets stages reach takes longer
     than the search."""
 
+    even_shifts: tuple[int, ...] = (1, 2, 4)
+    """By how many places cuts move, where devices have several stages."""
+
+    even_looks: int = 200_000
+    """Moves that are looked at then."""
+
+    even_tries: int = 3
+    """Moves of cuts from one on that are checked, the most even first."""
+
     few_cuts_first: bool = True
     """Whether a large search for the least sum begins on a chain of few cheap cuts."""
 

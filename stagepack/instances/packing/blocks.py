@@ -44,7 +44,7 @@ class Blocks:
     size, alignment : ndarray of int64, shape (b,)
         Bytes of each block and what its offset is a multiple of.
     duration : ndarray of int64, shape (b,)
-        How long each block is alive, in the instance's own time (cliques, for a graph).
+        How long each block is alive, in the instance's own time (sections, for a graph).
     piece_ptr : ndarray of int64, shape (b + 1,)
         Block i has the pieces piece_ptr[i] .. piece_ptr[i + 1] - 1, ascending in time.
     first, end, low, high : ndarray of int64, shape (pieces,)
@@ -65,7 +65,7 @@ class Blocks:
     unit : int
         Some best allocation has all offsets multiples of this.
     linear : bool
-        Sections follow one another in time: lifetimes that are neither circular nor a graph.
+        Sections follow one another in time: lifetimes that are not circular, given or found.
     looks : int
         Questions whether to go on while it was made, most of them after as much work.
     """
@@ -114,6 +114,7 @@ class Blocks:
         alignment = _alignment(instance, block, b)
         fixed = np.full(b, -1, dtype=np.int64)
         np.maximum.at(fixed, block, instance.fixed)
+        linear = instance.period is None
         if instance.conflicts is None:
             (first, end, low, high), time, count, duration = _timed(instance, block, b, looks)
             load = np.zeros(len(time) + 1, dtype=np.int64)
@@ -121,16 +122,12 @@ class Blocks:
             np.add.at(load, end, low - high)
             load = np.cumsum(load)[:-1]
         else:
-            from stagepack.instances.packing.cover import covered, pieces
+            from stagepack.instances.packing.cover import sections
 
-            member, cliques, short = covered(instance, block, looks)
+            first, end, high, count, load, linear, short = sections(instance, block, looks)
             (_cut_short.add if short else _cut_short.discard)(instance)
-            count = np.zeros(b, dtype=np.int64)
-            first, high, load = pieces(member, cliques, block, instance.size, count, looks)
-            looks()
-            end, duration = first + 1, count
-            looks()
-            low, time = np.zeros(len(first), dtype=np.int64), np.arange(cliques)
+            duration = np.bincount(np.repeat(np.arange(b), count), end - first, b).astype(np.int64)
+            low, time = np.zeros(len(first), dtype=np.int64), np.arange(len(load))
             looks()
         pairs = _sharing(instance, block)
         ptr = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
@@ -157,7 +154,7 @@ class Blocks:
             range_high=range_high,
             may_share=pairs,
             unit=unit,
-            linear=instance.conflicts is None and instance.period is None,
+            linear=linear,
             looks=looks.times,
         )
 

@@ -1,20 +1,25 @@
-"""A clique cover of a conflict graph, within a time limit; edges left over are covered by pairs.
+"""Sections of a conflict graph: moments of time, or a cover by cliques, within a time limit.
 
-The greedy cover of :mod:`.cover_kernels` is computed in parts, and limits are checked in between.
+Lifetimes that explain all conflicts, if there are any, are found by :mod:`.intervals`.  If not, the
+greedy cover of :mod:`.cover_kernels` is computed in parts, and limits are checked in between; edges
+left over are covered by pairs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
-from stagepack.instances.arrays import distinct
 from stagepack.instances.packing import cover_kernels as kernels
-from stagepack.instances.packing.cover_kernels import BEGIN, COUNT, FILLED, SPARE, Cover, Rows
+from stagepack.instances.packing.cover_kernels import BEGIN, COUNT, FILLED, SPARE, Cover, RankedRows
 from stagepack.instances.packing.instance import LmemPacking
+from stagepack.instances.packing.intervals import explained
 from stagepack.instances.profile import Array
+
+KeepGoing = Callable[[], bool]
 
 PART = 500_000
 """Edges, or steps, between two questions: less than a tenth of a second."""
@@ -23,30 +28,59 @@ AHEAD = 4
 """So many times the edges of a part are gone through in order between two questions."""
 
 
-def covered(
-    instance: LmemPacking, block: Array, keep_going: Callable[[], bool] = lambda: True
-) -> tuple[tuple[Array, Array], int, bool]:
-    """Return members (buffer, clique) of cliques that cover every conflict of an instance.
+class Sections(NamedTuple):
+    """When the buffers of a conflict graph occupy their bytes, as pieces of their blocks."""
 
-    Also how many cliques there are, and whether the cover was cut short.  The `block` of each
-    buffer, int64 (n,): those of one block never conflict.  `keep_going` is that of
+    # int64 (pieces,), by block: a buffer of `high` bytes is there in the sections [first, end).
+    first: Array
+    end: Array
+    high: Array
+    many: Array  # int64 (b,): pieces of each block
+    load: Array  # int64 (sections,): bytes of the buffers in each
+    linear: bool  # whether sections follow one another in time
+    short: bool  # whether time was over before cliques covered all conflicts
+
+
+def sections(instance: LmemPacking, block: Array, keep_going: KeepGoing) -> Sections:
+    """Return sections such that two blocks share one exactly where buffers of them conflict.
+
+    They are moments of time where lifetimes explain the conflicts, else cliques of a cover.  The
+    `block` of each buffer, int64 (n,): those of one block never conflict.  `keep_going` is that of
     :func:`clique_cover`.
     """
+    pairs, count = edges(instance, block), np.zeros(int(block.max()) + 1, dtype=np.int64)
+    keep_going()
+    spans = explained(instance, pairs, keep_going)
+    if spans is None:
+        low, high = np.ascontiguousarray(pairs.T)
+        node, clique, cliques, short = clique_cover(low, high, instance.size, keep_going)
+        first, held, load = pieces((node, clique), cliques, block, instance.size, count, keep_going)
+        keep_going()
+        return Sections(first, first + 1, held, count, load, linear=False, short=short)
+    order = np.lexsort((spans[0], block))
+    first, end, held = spans[0][order], spans[1][order], instance.size[order]
+    np.add.at(count, block, 1)
+    keep_going()
+    load = np.zeros(int(end.max()) + 1, dtype=np.int64)
+    np.add.at(load, first, held)
+    np.subtract.at(load, end, held)
+    return Sections(first, end, held, count, np.cumsum(load)[:-1], linear=True, short=False)
+
+
+def edges(instance: LmemPacking, block: Array) -> Array:
+    """Return the pairs of buffers that keep blocks apart, int64 (m, 2), ascending.
+
+    The `block` of each buffer, int64 (n,): those of one block never conflict.
+    """
     assert instance.conflicts is not None
-    n, pairs = instance.n, instance.conflicts
+    pairs = instance.conflicts
     apart = block[pairs[:, 0]] != block[pairs[:, 1]]
     apart &= (instance.size[pairs] > 0).all(axis=1)  # no bytes meet nothing
-    pairs = pairs if apart.all() else pairs[apart]
-    keep_going()
-    one, other = pairs.T
-    low, high = np.divmod(distinct(np.minimum(one, other) * n + np.maximum(one, other)), n)
-    keep_going()
-    node, clique, count, short = clique_cover(low, high, instance.size, keep_going)
-    return (node, clique), count, short
+    return pairs if apart.all() else pairs[apart]
 
 
 def clique_cover(
-    low: Array, high: Array, weight: Array, keep_going: Callable[[], bool]
+    low: Array, high: Array, weight: Array, keep_going: KeepGoing
 ) -> tuple[Array, Array, int, bool]:
     """Return members (node, clique), the number of cliques, and whether it was cut short.
 
@@ -93,7 +127,7 @@ def pieces(
     block: Array,
     size: Array,
     count: Array,
-    keep_going: Callable[[], bool],
+    keep_going: KeepGoing,
 ) -> tuple[Array, Array, Array]:
     """Return clique and size of each piece, by block and clique, and the loads of `cliques`.
 
@@ -116,14 +150,14 @@ def pieces(
     return first, high, load
 
 
-def _rows(low: Array, high: Array, order: Array, keep_going: Callable[[], bool]) -> Rows | None:
+def _rows(low: Array, high: Array, order: Array, keep_going: KeepGoing) -> RankedRows | None:
     """Return the neighbours of each node; None where time is over."""
     n, m = len(order), len(low)
     degree = np.bincount(low, minlength=n) + np.bincount(high, minlength=n)
     ptr = np.concatenate([[0], np.cumsum(degree)])
     # Each edge is in the rows of both its ends, once.
     other, edge, back, ranked = np.empty((4, 2 * m), dtype=np.int32)
-    rows = Rows(ptr, other, edge, back, ranked)
+    rows = RankedRows(ptr, other, edge, back, ranked)
     cursor, above = ptr[:-1].copy(), np.empty(m, dtype=np.int32)
     for enter in (kernels.add_lower_neighbours, kernels.add_higher_neighbours):
         for begin in range(0, m, PART):

@@ -21,7 +21,7 @@ position; where the clique at hand begins and all members end; cliques that are 
 candidates for the one at hand; places left for members that cover no new edge."""
 
 
-class Rows(NamedTuple):
+class RankedRows(NamedTuple):
     """Neighbours of each node.
 
     Attributes
@@ -75,7 +75,7 @@ class Cover(NamedTuple):
 
 @compiled
 def add_lower_neighbours(
-    low: Array, high: Array, begin: int, end: int, cursor: Array, above: Array, rows: Rows
+    low: Array, high: Array, begin: int, end: int, cursor: Array, above: Array, rows: RankedRows
 ) -> None:
     """Write the lower end of the edges [`begin`, `end`) into the row of the higher one.
 
@@ -93,7 +93,7 @@ def add_lower_neighbours(
 
 @compiled
 def add_higher_neighbours(
-    low: Array, high: Array, begin: int, end: int, cursor: Array, above: Array, rows: Rows
+    low: Array, high: Array, begin: int, end: int, cursor: Array, above: Array, rows: RankedRows
 ) -> None:
     """Write the higher end into the row of the lower one, behind all its lower neighbours.
 
@@ -110,7 +110,7 @@ def add_higher_neighbours(
 
 
 @compiled
-def rank(order: Array, begin: int, most: int, cursor: Array, rows: Rows) -> int:
+def rank(order: Array, begin: int, most: int, cursor: Array, rows: RankedRows) -> int:
     """Rank nodes from `begin` on in the rows of their neighbours; return where it stopped.
 
     The `order` is int64, shape (n,): the heavier first, then the lower.  It stops after `most`
@@ -131,7 +131,7 @@ def rank(order: Array, begin: int, most: int, cursor: Array, rows: Rows) -> int:
 
 
 @step
-def _position(node: int, row: int, rows: Rows) -> int:
+def _position(node: int, row: int, rows: RankedRows) -> int:
     """Return where `node` is in a row, or -1."""
     low, high = rows.ptr[row], rows.ptr[row + 1]
     while low < high:
@@ -145,7 +145,7 @@ def _position(node: int, row: int, rows: Rows) -> int:
 
 
 @step
-def _open(i: int, at: int, rows: Rows, found: Cover) -> int:
+def _open(i: int, at: int, rows: RankedRows, found: Cover) -> int:
     """Begin a clique with an edge of node i; return the steps that took.
 
     Its two ends take the two places that the edge gives (see :class:`Cover`).  Candidates are
@@ -173,7 +173,7 @@ def _open(i: int, at: int, rows: Rows, found: Cover) -> int:
 
 
 @step
-def _grow(weight: Array, rows: Rows, found: Cover) -> int:
+def _grow(weight: Array, rows: RankedRows, found: Cover) -> int:
     """Add the best candidate to the clique at hand; return the steps that took.
 
     One that covers no new edge joins while there are places to spare (see :class:`Cover`); else the
@@ -218,7 +218,7 @@ def _grow(weight: Array, rows: Rows, found: Cover) -> int:
 
 
 @compiled
-def cover(order: Array, weight: Array, rows: Rows, found: Cover, most: int) -> bool:
+def cover(order: Array, weight: Array, rows: RankedRows, found: Cover, most: int) -> bool:
     """Go on with a cover for about `most` steps; return whether it is complete.
 
     Cliques start from nodes in their `order`, and the heavier by `weight` come first; both int64,

@@ -56,6 +56,8 @@ WORDS = (
     Parameter("spread", float, "deviation of the logarithm of lifetimes", 0, 10),
 )
 
+SHORT = "true: names of buffers by their last parts, as far as these differ"
+
 PROBLEM = Problem(
     kind=KIND,
     instance="LmemPacking",
@@ -71,15 +73,47 @@ PROBLEM = Problem(
             "old placement (result or CSV): buffers of equal names should stay in place",
             "minimalloc.buffers.read_previous",
         ),
+        Change(
+            "memories",
+            "--memory",
+            "name=size",
+            "a memory: fast=256KiB, or unlimited; also ,cost=2 ,alignment=64 ,reserved=0-4KiB; "
+            "repeatable",
+            texts="packing.said.memories",
+        ),
+        Change(
+            "homes",
+            "--only",
+            "name=buffer",
+            "a buffer lives in this memory only: fast=tensor3, 'fast=conv*'; repeatable",
+            texts="packing.said.homes",
+        ),
     ),
     export=Export(".csv"),
     tools={
         "c": Tool(
             "c_header.header",
-            "a C header: sizes, offsets, the total, static asserts",
-            {"prefix": "what all names begin with (ARENA)"},
+            "a C header: sizes and offsets by memory, the totals, static asserts",
+            {"prefix": "what all names begin with (ARENA)", "short": SHORT},
             requires="require_header",
             ending=".h",
+        ),
+        "ld": Tool(
+            "linker_script.fragment",
+            "a fragment of a linker script: regions, sections, a symbol a buffer",
+            {
+                "prefix": "what all symbols begin with (arena)",
+                "origin": "where memories begin, fast@0x20000000;slow@0x60000000: adds MEMORY",
+                "short": SHORT,
+            },
+            requires="require_fragment",
+            ending=".ld",
+        ),
+        "dsa-solver": Tool(
+            "dsa_solver.documents.solved",
+            "a solution document of dsa-solver, with the fingerprint of its problem",
+            {"problem": "the problem document: the file that is solved, if not said"},
+            requires="require_problem",
         ),
         "tflm": Tool(
             "tflite.arena.planned",

@@ -44,7 +44,7 @@ def what_ifs(instance: LmemPacking) -> Iterator[WhatIf]:
     """Yield more memory where it is limited, and addresses that were not allowed."""
     if instance.objective is Objective.BANK_CONFLICTS:
         return  # what a conflict is worth beside the peak depends on all of these
-    if instance.objective is Objective.SPILL:
+    if instance.memories:
         for at, memory in enumerate(instance.memories):
             if memory.capacity is not None:
                 grown = list(instance.memories)
@@ -64,7 +64,10 @@ def critical(instance: LmemPacking, solution: PackingSolution) -> Iterator[tuple
     tops = solution.offsets + instance.size
     for what, at in (("highest end", int(tops.argmax())), ("largest", int(instance.size.argmax()))):
         low, high = int(solution.offsets[at]), int(tops[at])
-        yield what, f"{instance.buffer_id(at)}: {high - low:,} bytes at {low:,}"
+        inside = ""
+        if solution.memory is not None:
+            inside = f" of {instance.memories[int(solution.memory[at])].name}"
+        yield what, f"{instance.buffer_id(at)}: {high - low:,} bytes at {low:,}{inside}"
     if instance.period is None and instance.conflicts is None and not instance.gaps:
         moment, alive = _fullest(instance)
         yield "most bytes alive", f"{alive:,} from {moment:,} on"

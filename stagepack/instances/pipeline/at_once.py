@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from stagepack.instances.profile import Array
 
 MANY_LAYERS = 100_000
 """From there on a compiled pass finds what fits, which needs no table."""
+CELLS = 2_000_000  # entries of a table between two pauses
+Changes = tuple[Array, Array, Array]
+"""Of ranges: where they begin, where they end, and by how much they differ from those before."""
 FEW = 1000  # values, sooner looked at than sifted
 
 
@@ -78,13 +81,20 @@ def peaks(per_layer: Array) -> Array:
     return found
 
 
+def blocks(n: int, pause: Callable[[], object]) -> Iterator[slice]:
+    """Yield rows of a table of all ranges, as many as soon are written; `pause` before each."""
+    for first in range(0, n + 1, at_once := 1 + CELLS // (n + 1)):
+        pause()
+        yield slice(first, min(first + at_once, n + 1))
+
+
 def held_once(shared: SharedBytes, n: int, pause: Callable[[], object] = lambda: None) -> Array:
     """Return, shape (n + 1, n + 1), the bytes of the keys that [a, b) uses, each once.
 
-    One difference array over the ranges that contain a use but not the previous one; O(n^2 + uses).
+    Of differences between the ranges that contain a use but not the previous one; O(n^2 + uses).
     `pause` is called now and then.
     """
-    return _summed(_uses(shared, n), pause)
+    return _summed([_uses(shared)], n, pause)
 
 
 def held_in_part(shared: SharedBytes, n: int, pause: Callable[[], object] = lambda: None) -> Array:
@@ -95,35 +105,39 @@ def held_in_part(shared: SharedBytes, n: int, pause: Callable[[], object] = lamb
     shared, n, pause
         As :func:`held_once` takes them.
     """
-    delta = _uses(shared, n)
     order = np.lexsort((shared.layer, shared.key))
     key, layer = shared.key[order], shared.layer[order]
     first = layer[np.flatnonzero(np.diff(key, prepend=-1))]
     last = layer[np.flatnonzero(np.diff(key, append=-1))]
     nbytes = shared.nbytes[np.unique(key)]
     # All of them are in the ranges with a <= first and last < b.
-    np.add.at(delta, (np.zeros_like(first), last + 1), -nbytes)
-    np.add.at(delta, (first + 1, last + 1), nbytes)
-    return _summed(delta, pause)
+    whole = np.zeros_like(first), last + 1, -nbytes
+    return _summed([_uses(shared), whole, (first + 1, last + 1, nbytes)], n, pause)
 
 
-def _uses(shared: SharedBytes, n: int) -> Array:
+def _uses(shared: SharedBytes) -> Changes:
     """Return by how much the bytes of used keys change from one range to the next."""
-    previous, nbytes = shared.previous(), shared.nbytes[shared.key]
-    delta = np.zeros((n + 2, n + 2), dtype=np.int64)
+    nbytes, after = shared.nbytes[shared.key], shared.layer + 1
     # A use at layer l adds its key to the ranges with previous < a <= l < b.
-    np.add.at(delta, (previous + 1, shared.layer + 1), nbytes)
-    np.add.at(delta, (shared.layer + 1, shared.layer + 1), -nbytes)
-    return delta
+    begins = np.concatenate([shared.previous() + 1, after])
+    return begins, np.tile(after, 2), np.concatenate([nbytes, -nbytes])
 
 
-def _summed(delta: Array, pause: Callable[[], object]) -> Array:
-    """Return the running sums of a difference array along both axes, in its place."""
-    for axis in (0, 1):
-        pause()
-        np.cumsum(delta, axis=axis, out=delta)
-    pause()
-    return np.asarray(delta[:-1, :-1])
+def _summed(changes: Sequence[Changes], n: int, pause: Callable[[], object]) -> Array:
+    """Return, shape (n + 1, n + 1), the running sums of changes along both axes."""
+    begins, ends, amounts = map(np.concatenate, zip(*changes, strict=True))
+    order = np.argsort(begins, kind="stable")
+    first = np.searchsorted(begins[order], np.arange(n + 2))
+    found, row = np.empty((n + 1, n + 1), dtype=np.int64), np.zeros(n + 2, dtype=np.int64)
+    for rows in blocks(n, pause):
+        for a in range(rows.start, rows.stop):
+            here = order[first[a] : first[a + 1]]
+            np.add.at(row, ends[here], amounts[here])
+            if len(here) or not a:
+                np.cumsum(row[:-1], out=found[a])
+            else:
+                found[a] = found[a - 1]
+    return found
 
 
 def first_uses(shared: SharedBytes, n: int) -> Array:

@@ -159,7 +159,8 @@ def _recomputed(
 ) -> dict[str, dict[str, Any]]:
     """Return the alternative of layers that are recomputed from what crosses the cut before them.
 
-    What else a layer stashes is there while its backward pass runs, of one microbatch.
+    What else a layer stashes is there while its backward pass runs, of one microbatch.  It may be
+    given which ``layers`` have it, and nothing else.
     """
     field = "recompute"
     if recompute != "full":
@@ -172,12 +173,16 @@ def _recomputed(
         raise InputError(
             "is a question of training", field=field, remedy="say training, or leave it out"
         )
-    if recompute in given:
+    told = given.get(recompute, {})
+    if not isinstance(told, Mapping) or set(told) - {"layers"}:
         raise InputError(
-            "is given as an alternative, too", field=field, remedy="leave out one of the two"
+            "is given as an alternative, too",
+            field=field,
+            remedy="leave out one of the two, or say its layers alone",
         )
     return {
         recompute: {
+            **told,
             "backward": chain.backward + chain.forward,
             "stash": chain.in_bytes[:-1],
             "temporary": chain.temporary + chain.stash,
@@ -216,6 +221,10 @@ def least(instance: Chain) -> Chain:
     every = [one for _, one in options(instance)]
     forward = np.minimum.reduce([one.forward for one in every])
     held = np.minimum.reduce([one.held for one in every])
+    cached = np.minimum.reduce([one.kv_bytes for one in every])
+    tokens: dict[str, Any] = {"kv_bytes": cached}
+    if not cached.any():
+        tokens = {"kv_bytes": None, "tokens": 0}
     return dataclasses.replace(
         instance,
         forward=forward,
@@ -223,7 +232,7 @@ def least(instance: Chain) -> Chain:
         if instance.training
         else instance.backward,
         exclusive={"memory": held},
-        kv_bytes=np.minimum.reduce([one.kv_bytes for one in every]),
+        **tokens,
         **{
             name: np.minimum.reduce([getattr(one, name) for one in every])
             for name in ("temporary", "stash")

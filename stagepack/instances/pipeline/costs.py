@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 
 from stagepack.errors import InputError
-from stagepack.instances.pipeline.at_once import held_in_part, held_once
+from stagepack.instances.pipeline.at_once import blocks, held_in_part, held_once
 from stagepack.instances.pipeline.choices import cycles_of_options
 from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.problem import Objective
@@ -126,19 +126,22 @@ class CostsInTicks:
         self._require_tables("tied", "ranges of layers have tables of reductions")
         work = []
         for c, (recv, send) in enumerate(zip(*reduced, strict=True)):
-            received, sent = (
-                held_in_part(replace(tied, nbytes=t), self.n, pause) for t in (recv, send)
-            )
+            own, overlap = self._work[c], objective is Objective.OVERLAP
+            several = (recv, send) if overlap else (recv + send,)
+            tables = [held_in_part(replace(tied, nbytes=t), self.n, pause) for t in several]
             if objective is Objective.TRANSFER_BOUNDED:
-                self.extra.append(received + sent)
-            elif objective is Objective.OVERLAP:
-                moved = np.maximum(received + self.recv[c][:, None], sent + self.send[c])
-                work.append(np.maximum(self.compute_matrix(c), moved))
-            else:
-                received += sent
-                pause()
-                work.append(self.compute_matrix(c) + received)  # contiguous, as kernels want it
-            pause()
+                self.extra += tables
+                continue
+            for rows in blocks(self.n, pause):
+                computed = own[rows] if own.ndim == 2 else own - own[rows, None]
+                if overlap:
+                    received, sent = (table[rows] for table in tables)
+                    received += self.recv[c][rows, None]
+                    np.maximum(received, sent + self.send[c], out=received)
+                    np.maximum(received, computed, out=received)
+                else:
+                    tables[0][rows] += computed
+            work.append(tables[0])
         self._work, self.tabular = work or self._work, True
 
     def _set_moves(self, pause: Callable[[], object]) -> None:
@@ -178,10 +181,20 @@ class CostsInTicks:
                 remedy="join layers, leave it out of memory, or minimise the bottleneck",
             )
 
-    def compute_matrix(self, device_class: int) -> Array:
-        """Return, shape (n + 1, n + 1), the ticks of [a, b); meaningless for b <= a."""
+    def compute_matrix(
+        self, device_class: int, pause: Callable[[], object] = lambda: None
+    ) -> Array:
+        """Return, shape (n + 1, n + 1), the ticks of [a, b); meaningless for b <= a.
+
+        `pause` is called now and then.
+        """
         work = self._work[device_class]
-        return np.asarray(work if work.ndim == 2 else work[None, :] - work[:, None])
+        if work.ndim == 2:
+            return work
+        found = np.empty((self.n + 1, self.n + 1), dtype=np.int64)
+        for rows in blocks(self.n, pause):
+            np.subtract(work, work[rows, None], out=found[rows])
+        return found
 
     def _set_work_exactly(self, scale: int, pause: Callable[[], object]) -> None:
         """Set `prefix` (and `_work`) in ticks of a grid on which all are whole."""

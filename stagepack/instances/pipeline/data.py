@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import msgspec
 import numpy as np
@@ -383,6 +383,11 @@ class PartitionData:
             return False
         links = any(device.recv or device.send for device in self.cluster.devices)
         return links and len(np.unique(self.tied.key)) < len(self.tied.key)
+
+    @cached_property
+    def unreduced(self) -> Self:
+        """The same chain, of which no gradients of tied weights are reduced: costs add up."""
+        return replace(self, tied=None)
 
     @cached_property
     def speed_scale(self) -> int:

@@ -452,17 +452,30 @@ class RangeCosts(CostsInTicks):
             memory += at_once.held_once(instance.shared, n)
         return np.asarray(memory)
 
-    def fits_matrix(self, device_class: int, stashes: int) -> Array:
-        """Return, shape (n + 1, n + 1), whether [a, b) may be a stage on a device of a class."""
-        n = self.n
-        fits = ~np.tri(n + 1, dtype=bool) & self.allowed[:, None] & self.allowed[None, :]
-        fits[:n] &= np.arange(n + 1)[None, :] <= self._next_fixed[:, None]
-        capacity = self.capacity[device_class]
-        if capacity is not None:
+    def fits_matrix(
+        self, device_class: int, stashes: int, pause: Callable[[], object] = lambda: None
+    ) -> Array:
+        """Return, shape (n + 1, n + 1), whether [a, b) may be a stage on a device of a class.
+
+        Parameters
+        ----------
+        device_class, stashes, pause
+            As :meth:`reach` takes them.
+        """
+        n, capacity = self.n, self.capacity[device_class]
+        fits, ends = np.empty((n + 1, n + 1), dtype=bool), np.append(self._next_fixed, n)
+        given = self.instance.memory_table is not None
+        if not given:
+            ends[:n] = self._roomy(device_class, stashes, pause)
+        cuts = np.arange(n + 1)
+        for rows in at_once.blocks(n, pause):
+            np.logical_and(cuts > cuts[rows, None], cuts <= ends[rows, None], out=fits[rows])
+            fits[rows] &= self.allowed[rows, None] & self.allowed
+        if given and capacity is not None:
             fits &= self.memory_matrix(device_class, stashes) <= capacity
         if self.within is not None:
             fits &= self._limited(device_class, *self.within)
-        return np.asarray(fits)
+        return fits
 
     def _limited(self, device_class: int, limited: RangeCosts, most: int, moved: int) -> Array:
         """Return, shape (n + 1, n + 1), which [a, b) are within the limits of :attr:`within`."""

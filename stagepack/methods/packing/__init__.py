@@ -24,8 +24,10 @@ from stagepack.methods import Method, Settings, Table
 from stagepack.progress import Progress
 
 if TYPE_CHECKING:
+    from stagepack.methods.packing import conclusion as conclusion
     from stagepack.methods.packing import explain as explain
     from stagepack.methods.packing import graphs as graphs
+    from stagepack.methods.packing import memories as memories
     from stagepack.methods.packing import modelled as modelled
     from stagepack.methods.packing import penalties as penalties
     from stagepack.methods.packing import proof as proof
@@ -53,6 +55,8 @@ COMPARED = ("best-fit-lifetime", "greedy-by-size", "greedy-by-breadth", "bank-aw
 
 def _peak_only(instance: LmemPacking) -> str:
     """Return why a method that looks at the peak alone does not apply, or ""."""
+    if instance.memories:
+        return _one_memory(instance)
     if instance.objective not in (Objective.PEAK, Objective.FIT):
         return f"looks at the peak, not at {instance.objective}; use cp-sat"
     return ""
@@ -76,8 +80,8 @@ def _refusal(name: str, instance: LmemPacking) -> str:
 
 def _one_memory(instance: LmemPacking) -> str:
     """Return why a method for one memory does not apply, or ""."""
-    if instance.objective is Objective.SPILL:
-        return "places buffers in one memory; use spill-by-value or cp-sat"
+    if instance.memories:
+        return "places buffers in one memory, not in several; use auto, spill-by-value or cp-sat"
     return _no_penalties(instance)
 
 
@@ -108,7 +112,7 @@ def _replannable(instance: LmemPacking) -> str:
 
 
 def _spilling(instance: LmemPacking) -> str:
-    """Return why there is nothing to spill, or ""."""
+    """Return why there is nothing to spread over memories, or ""."""
     return "" if instance.memories else "needs several memories"
 
 
@@ -176,7 +180,7 @@ METHODS: tuple[Method[LmemPacking, PackingSolution], ...] = (
     TABLE.method(
         "spill-by-value",
         exact=False,
-        description="the buffers that save most per byte go to the cheapest memory",
+        description="buffers that save most per byte go to the cheapest memory; homes are kept",
         limited_by_work=True,
         unsupported=_spilling,
     ),
@@ -249,4 +253,4 @@ def shared(instance: LmemPacking) -> str:
     """Return which code all methods share on which a proof rests; "" for none."""
     if instance.conflicts is None:
         return ""
-    return "all methods see conflicts through the same cover by cliques"
+    return "all methods see conflicts through the same cliques, or lifetimes"

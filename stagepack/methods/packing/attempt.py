@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stagepack.evidence import SEARCHED, Evidence
+from stagepack.evidence import SEARCHED, Evidence, witness
 from stagepack.heuristics import effort
-from stagepack.heuristics.packing import bounds, exact_search
+from stagepack.heuristics.packing import bounds, exact_search, memory_bounds
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
-from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
+from stagepack.instances.packing import LmemPacking, Objective, PackingSolution, homes
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.progress import Progress, Stopped
@@ -47,6 +47,9 @@ class Attempt:
         if over is not None:
             progress.prove_infeasible(over[0], accepted(instance, None, over[1], tuning=tuning))
             raise Stopped
+        if instance.memories:
+            look_at_memories(instance, progress, tuning=tuning)
+            return
         bound, why = bounds.objective_bound(instance, self.blocks, self.keep_going, tuning=tuning)
         progress.raise_bound(bound, "load bound", accepted(instance, bound, why, tuning=tuning))
 
@@ -62,8 +65,9 @@ class Attempt:
 
     @property
     def peak_only(self) -> bool:
-        """Whether only the peak counts."""
-        return self.instance.objective in (Objective.PEAK, Objective.FIT)
+        """Whether only the peak counts, of one memory."""
+        peaks = (Objective.PEAK, Objective.FIT)
+        return not self.instance.memories and self.instance.objective in peaks
 
     @property
     def best(self) -> Array | None:
@@ -143,6 +147,28 @@ class Attempt:
             return effort.spent() < until and self.progress.keep_going()
 
         return go_on
+
+
+def look_at_memories(
+    instance: LmemPacking, progress: PackingProgress, *, tuning: PackingTuning = TUNING
+) -> Array:
+    """Report what is known of several memories without search; return where buffers can live.
+
+    The answer is bool, shape (n, memories).  `Stopped` is raised when nothing fits.
+    """
+    where = homes.possible(instance)
+    lost = memory_bounds.nowhere(instance, where)
+    if lost:
+        progress.prove_infeasible(lost, witness("memories", sets=[]))
+        raise Stopped
+    crowds = memory_bounds.crowds(instance, where, tuning=tuning)
+    over = memory_bounds.overload(instance, crowds)
+    if over is not None:
+        progress.prove_infeasible(over[0], accepted(instance, None, over[1], tuning=tuning))
+        raise Stopped
+    bound, why = memory_bounds.objective_bound(instance, where, crowds)
+    progress.raise_bound(bound, "load bound", accepted(instance, bound, why, tuning=tuning))
+    return where
 
 
 def accepted(

@@ -12,9 +12,12 @@ from stagepack.evidence import witness
 from stagepack.heuristics import effort
 from stagepack.heuristics.packing import constructive
 from stagepack.heuristics.packing.bounds import LISTED
+from stagepack.heuristics.packing.constructive.conflicts_kernels import Graph
 from stagepack.heuristics.packing.constructive.rules import RULES
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
+from stagepack.instances.packing.intervals import explained
+from stagepack.instances.packing.intervals_kernels import Rows
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
 from stagepack.methods.packing.attempt import PackingProgress, examined, note_over
@@ -80,7 +83,8 @@ def place(name: str, instance: LmemPacking, progress: PackingProgress, settings:
     Returns
     -------
     bool
-        Whether there is a reason and the time to cover the conflicts by cliques and go on.
+        Whether there is a reason and the time to go on, by lifetimes that explain the conflicts or
+        by a cover.
     """
     tuning = settings.tuned(TUNING)
     m = 0 if instance.conflicts is None else len(instance.conflicts)
@@ -105,8 +109,11 @@ def place(name: str, instance: LmemPacking, progress: PackingProgress, settings:
     if offsets is None:
         return False
     peak = run.offer(offsets, name if name == WITHOUT else "first fit")
+    if name != WITHOUT and _in_time(instance, graph, progress, tuning=tuning):
+        return progress.keep_going()
+    seconds = tuning.graphs.bounding * progress.remaining
     weight, members = constructive.conflicts.heavy_clique(
-        graph, around, progress.keep_going, tuning=tuning
+        graph, around, progress.keep_going, seconds, tuning=tuning
     )
     why = witness("clique", members=members.tolist())
     progress.raise_bound(weight, "clique of conflicts", why)
@@ -125,7 +132,7 @@ def place(name: str, instance: LmemPacking, progress: PackingProgress, settings:
     other = constructive.conflicts.first_fit(graph, by_conflicts, until, tuning=tuning)
     if other is not None and run.offer(other, "first fit by conflicts") < peak:
         order, offsets = by_conflicts, other
-    lowered = constructive.conflicts.placements(graph, order, offsets, until, tuning=tuning)
+    lowered = constructive.conflicts.placements(graph, order, offsets, around, until, tuning=tuning)
     for found, source in itertools.islice(
         lowered, tuning.graphs.sweeps if later == math.inf else None
     ):
@@ -133,6 +140,20 @@ def place(name: str, instance: LmemPacking, progress: PackingProgress, settings:
     if progress.stop_reason() is Termination.TIME_LIMIT and name in RULES:
         progress.reason = f"{name} did not end in time; first fit by other orders has run instead"
     return progress.keep_going()
+
+
+def _in_time(
+    instance: LmemPacking, graph: Graph, progress: PackingProgress, *, tuning: PackingTuning
+) -> bool:
+    """Whether lifetimes are found that explain the conflicts, where there is time to look."""
+    assert instance.conflicts is not None
+    seconds = tuning.graphs.explained * tuning.prices.scattered(instance.n) * len(graph.other)
+    if not (instance.size > 0).all() or seconds > tuning.graphs.explaining * progress.remaining:
+        return False
+    rows = Rows(graph.ptr, graph.other)
+    found = explained(instance, instance.conflicts, progress.keep_going, rows)
+    effort.spend(seconds if found is not None else 0)
+    return found is not None
 
 
 def place_as_listed(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:

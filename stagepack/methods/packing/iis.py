@@ -149,8 +149,12 @@ def part(instance: LmemPacking, buffers: list[int], ceiling: int | None) -> Lmem
         Bytes; None: the peak is sought.  Of no meaning with several memories.
     """
     chosen = {"accesses": np.zeros(len(buffers), dtype=np.int64), "banks": None}
+    if instance.objective is Objective.PENALTIES:
+        chosen["penalties"] = None
     if instance.memories:
-        return instance.select(buffers, **chosen)
+        spilt = instance.objective is Objective.SPILL
+        objective = Objective.SPILL if spilt else Objective.PEAK
+        return instance.select(buffers, objective=objective, **chosen)
     objective = Objective.PEAK if ceiling is None else Objective.FIT
     return instance.select(buffers, objective=objective, capacity=ceiling, **chosen)
 

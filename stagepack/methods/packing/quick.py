@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from stagepack.heuristics.packing import constructive
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
-from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
+from stagepack.instances.packing import LmemPacking, PackingSolution
 from stagepack.instances.profile import Array
 from stagepack.methods import packing as methods
 from stagepack.methods.packing.attempt import Attempt, PackingProgress
@@ -45,14 +45,13 @@ def place_first(attempt: Attempt) -> Quick:
     """Offer a placement in n log n, whether or not there is time."""
     tuning = attempt.tuning
     progress, key = attempt.progress, constructive.valleys.KEYS[0]
-    began, best = progress.spent, None
+    began = progress.spent
     attempt.keep_going()  # the normal form of a million buffers took its time
-    if progress.solution is None and _tangled(attempt.instance, tuning=tuning):
+    if progress.solution is None and _tangled(attempt):
         methods.graphs.offer_first_fit(attempt.instance, progress, tuning=tuning)
     spans = constructive.valleys.Spans(attempt.blocks.rounded, tuning=tuning)
     _placed.add(progress)
-    if attempt.instance.objective is not Objective.SPILL:
-        best = constructive.valleys.first(spans, keep_going=attempt.keep_going, tuning=tuning)
+    best = constructive.valleys.first(spans, keep_going=attempt.keep_going, tuning=tuning)
     offsets = None
     if best is not None:
         attempt.offer(*best)
@@ -61,9 +60,10 @@ def place_first(attempt: Attempt) -> Quick:
     return Quick(spans, progress.spent - began, offsets, key)
 
 
-def _tangled(instance: LmemPacking, *, tuning: PackingTuning) -> bool:
+def _tangled(attempt: Attempt) -> bool:
     """Whether first fit over conflicts comes first: valleys over cliques may be a stack."""
-    graph = instance.conflicts
+    instance, tuning = attempt.instance, attempt.tuning
+    graph = None if attempt.blocks.linear else instance.conflicts
     many = graph is not None and len(graph) > tuning.scale.late_conflicts
     return many and not math.isinf(methods.graphs.first_fit_takes(instance, tuning=tuning))
 
@@ -72,7 +72,7 @@ def before_it_is_too_late(attempt: Attempt) -> Callable[[], bool]:
     """Return a `keep_going` that leaves the time for a first placement, should it be needed."""
     tuning = attempt.tuning
     seconds = tuning.scale.block * attempt.blocks.b * (1 if attempt.blocks.linear else 2)
-    if _tangled(attempt.instance, tuning=tuning):
+    if _tangled(attempt):
         seconds += methods.graphs.first_fit_takes(attempt.instance, tuning=tuning)
 
     def go_on() -> bool:
@@ -99,8 +99,6 @@ def place_more(
     """
     tuning = attempt.tuning
     progress, bound = attempt.progress, attempt.progress.bound or 0
-    if attempt.instance.objective is Objective.SPILL:
-        return quick
     lowest = _peak(attempt, quick.offsets)
     least = min(lowest, _peak(attempt, attempt.best))
     for turn, key in enumerate(constructive.valleys.KEYS[1:]):

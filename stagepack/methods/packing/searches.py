@@ -31,9 +31,9 @@ from stagepack.instances.profile import Array
 from stagepack.methods import Settings, counting
 from stagepack.methods import packing as methods
 from stagepack.methods.packing import steps
-from stagepack.methods.packing.attempt import Attempt, PackingProgress, nearest
+from stagepack.methods.packing.attempt import Attempt, PackingProgress
 from stagepack.progress import Stopped
-from stagepack.result import Event, Termination
+from stagepack.result import Termination
 
 Run = Callable[[LmemPacking, PackingProgress, Settings], None]
 
@@ -55,7 +55,7 @@ def _annealing_last(attempt: Attempt, seed: int) -> Iterator[None]:
         tuning.auto.annealing_last * max(0.0, progress.remaining),
         tuning.auto.annealing_turn,
     )
-    fit = attempt.instance.objective is Objective.FIT
+    fit = attempt.peak_only and attempt.instance.objective is Objective.FIT
     endless = progress.remaining == math.inf
     if (
         not fit
@@ -218,7 +218,7 @@ def _start_of_choice(attempt: Attempt, settings: Settings) -> None:
     tuning = attempt.tuning
     instance, progress = attempt.instance, attempt.progress
     _offer_hint(attempt)
-    if instance.objective is Objective.SPILL:
+    if instance.memories:
         steps.spill_by_value(attempt)
         return
     if instance.objective is Objective.MOVES:
@@ -275,6 +275,8 @@ def _auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) 
 
     Placements too many to search are dived for, then made anew again and again.
     """
+    if instance.memories and methods.memories.apart(instance, progress, settings, _within("auto")):
+        return
     if settings.engine is not None:
         _PLAIN["cp-sat" if settings.engine == "cp-sat" else "milp"](instance, progress, settings)
         return
@@ -298,6 +300,9 @@ def _auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) 
         steps.glance(attempt)
         progress.require_time()
     low = _start(attempt, settings)
+    if instance.memories:
+        methods.memories.choose(attempt, settings, _within("auto"))
+        return
     if attempt.peak_only:
         low = steps.search_rigid(attempt, low)
     if (
@@ -364,7 +369,7 @@ def _search_all(attempt: Attempt, low: Array | None, settings: Settings) -> None
     annealed = auto.annealing and not local_search.annealing.unsupported(blocks)
     narrowed = auto.windows and not heuristics.window_bounds.unsupported(blocks)
     mostly = annealed and bool(local_search.overlaps.unsupported(blocks.rounded))
-    tangled = attempt.instance.conflicts is not None
+    tangled = attempt.instance.conflicts is not None and not blocks.linear
     fit = attempt.instance.objective is Objective.FIT
     exactly = auto.early_exact if mostly else auto.first_turn
     locally = auto.annealing_turn if mostly else auto.first_turn
@@ -428,32 +433,45 @@ def _share(seconds: float, *, tuning: PackingTuning) -> float:
 # ---------------------------------------------------------------------- the run around them
 
 
-def _whole(name: str, run: Run) -> Run:
-    """Return the whole run of a method, given its name and what it searches."""
+def _whole(name: str) -> Run:
+    """Return the whole run of a method, given its name."""
+
+    def complete(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
+        with counting(progress, settings, planned=True):
+            _within(name)(instance, progress, settings)
+
+    return complete
+
+
+def _within(name: str) -> Run:
+    """Return the run of a method on the clocks of another, given its name."""
 
     def complete(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
         tuning = settings.tuned(TUNING)
-        with counting(progress, settings, planned=True):
-            directly = instance.conflicts is not None and methods.graphs.placed_first(
-                name, instance, progress, settings
-            )
-            least = (
-                methods.graphs.least(instance.n, tuning=tuning) if directly else tuning.graphs.least
-            )
-            going = not _hasty(instance, progress, least, tuning=tuning)
-            if going and not directly:
+        if instance.memories:
+            if name != "auto":
                 _require(name, instance, progress, tuning=tuning)
-            try:
-                if not going:
-                    methods.graphs.place_as_listed(instance, progress, settings)
-                elif directly:
-                    going = methods.graphs.place(name, instance, progress, settings)
-                    if going:
-                        _require(name, instance, progress, tuning=tuning)
+            with contextlib.suppress(Stopped):
+                _PLAIN[name](instance, progress, settings)
+            return
+        directly = instance.conflicts is not None and methods.graphs.placed_first(
+            name, instance, progress, settings
+        )
+        least = methods.graphs.least(instance.n, tuning=tuning) if directly else tuning.graphs.least
+        going = not _hasty(instance, progress, least, tuning=tuning)
+        if going and not directly:
+            _require(name, instance, progress, tuning=tuning)
+        try:
+            if not going:
+                methods.graphs.place_as_listed(instance, progress, settings)
+            elif directly:
+                going = methods.graphs.place(name, instance, progress, settings)
                 if going:
-                    _moving_little(name, run, instance, progress, settings)
-            finally:
-                _conclude(instance, progress, tuning=tuning)
+                    _require(name, instance, progress, tuning=tuning)
+            if going:
+                _moving_little(name, _PLAIN[name], instance, progress, settings)
+        finally:
+            methods.conclusion.conclude(instance, progress, tuning=tuning)
 
     return complete
 
@@ -532,50 +550,6 @@ def _moving_little(
     methods.relocation.after(name, instance, progress, settings)
 
 
-def _conclude(instance: LmemPacking, progress: PackingProgress, *, tuning: PackingTuning) -> None:
-    """Offer what is quick where nothing was found; say what is to be known."""
-    if progress.solution is None and progress.infeasible_reason is None:
-        methods.quick.last_resort(instance, progress, tuning=tuning)
-    _say_if_far(instance, progress, tuning=tuning)
-    peak, capacity = progress.objective, instance.capacity
-    near = nearest(progress)
-    if near is not None and progress.solution is None and instance.ceiling is not None:
-        progress.reason = _undecided(near, instance.ceiling, progress)
-    if instance.objective is not Objective.PEAK or peak is None or capacity is None:
-        return
-    if peak > capacity:
-        remark = (
-            f"the peak exceeds the capacity of {capacity:,}, which only the objective fit "
-            f"enforces, by {peak - capacity:,}"
-        )
-        progress.reason = f"{progress.reason}; {remark}" if progress.reason else remark
-
-
-def _undecided(near: Event, ceiling: int, progress: PackingProgress) -> str:
-    """Return what is known where neither a placement nor a proof was found."""
-    over = int(near.value) - ceiling
-    bound = "" if progress.bound is None else f"; the bound is {progress.bound:,}"
-    return (
-        f"undecided: the best placement found needs {int(near.value):,} bytes, {over:,} "
-        f"({100 * over / max(1, ceiling):.2g} %) over the capacity of {ceiling:,} ({near.source})"
-        f"{bound}; the objective peak returns such a placement"
-    )
-
-
-def _say_if_far(
-    instance: LmemPacking, progress: PackingProgress, *, tuning: PackingTuning = TUNING
-) -> None:
-    """Say in words that a peak is far above its bound, where nothing else is said."""
-    peak, bound = progress.objective, progress.bound
-    if instance.objective not in (Objective.PEAK, Objective.FIT) or progress.reason:
-        return
-    if peak is not None and bound and peak > tuning.scale.far * bound and not progress.proved:
-        progress.reason = (
-            f"the peak is {peak / bound:.2f} times its bound ({progress.bound_source}): "
-            "more time, or the method auto, may find a lower one"
-        )
-
-
 _PLAIN: dict[str, Run] = {
     "auto": _auto,
     **{name: _run_rule(name) for name in RULES},
@@ -592,7 +566,7 @@ _PLAIN: dict[str, Run] = {
 }
 """What each method searches."""
 
-RUNS = {name: _whole(name, run) for name, run in _PLAIN.items()}
+RUNS = {name: _whole(name) for name in _PLAIN}
 """What each method does, in full."""
 
 STARTS = tuple(name for name in _PLAIN if name not in ("auto", "milp", "cp-sat"))

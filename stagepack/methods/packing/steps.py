@@ -31,11 +31,15 @@ from stagepack.methods.packing.attempt import Attempt
 from stagepack.result import Status
 
 
-def spill_by_value(attempt: Attempt) -> None:
-    """Choose memories by value, then place each memory's buffers greedily."""
+def spill_by_value(attempt: Attempt) -> Array:
+    """Choose memories by value, then place each memory's buffers greedily; return the memories.
+
+    They are int64, shape (n,), and may be too full.
+    """
     placed = constructive.spill.place(attempt.instance, attempt.keep_going, tuning=attempt.tuning)
-    if placed is not None:
-        attempt.offer_buffers(placed[0], "spill-by-value", placed[1])
+    if placed.fits:
+        attempt.offer_buffers(placed.offsets, "spill-by-value", placed.memory)
+    return placed.memory
 
 
 def replan(attempt: Attempt) -> None:
@@ -477,6 +481,8 @@ def raise_by_windows(attempt: Attempt, passes: int, keep_going: Callable[[], boo
     ):
         first, last = attempt.blocks.time[window.first], attempt.blocks.time[window.end - 1]
         source = f"exhausted window [{first:,}, {last:,}]"
+        if attempt.instance.conflicts is not None:  # of time that nobody gave
+            source = f"exhausted run of {window.end - window.first:,} cliques"
         attempt.progress.raise_bound(window.bound, source)
         if ceiling is not None and window.bound > ceiling:
             within = window.first, window.end

@@ -37,7 +37,7 @@ def _plain(
         if instance.placed:
             return "knows one stage on each device, in order; use rounds or cp-sat"
         if instance.alternatives and not chooses:
-            return "knows no alternatives of layers; use dp or cp-sat"
+            return "knows no alternatives of layers; use dp"
         return unsupported(instance)
 
     return refusal
@@ -51,9 +51,13 @@ def _rule(instance: PipelinePartition) -> str:
 
 def cp_sat(instance: PipelinePartition) -> type[PipelineModel]:
     """Return the CP-SAT model that suits an instance."""
-    if instance.alternatives:
-        return formulations.CpSatChosen
     return formulations.CpSatPlaced if instance.placed else formulations.CpSat
+
+
+def _on_cp_sat(instance: PipelinePartition) -> str:
+    """Return why no model for CP-SAT applies, or ""."""
+    own = cp_sat(instance).unsupported
+    return own(instance) if instance.placed else _plain(own)(instance)
 
 
 def _searchable(instance: PipelinePartition) -> str:
@@ -143,7 +147,7 @@ METHODS: tuple[Method[PipelinePartition, PipelineSolution], ...] = (
         exact=True,
         description="CP-SAT: one integer variable for each cut",
         limited_by_work=True,
-        unsupported=lambda instance: cp_sat(instance).unsupported(instance),
+        unsupported=_on_cp_sat,
         engines=("cp-sat",),
     ),
 )

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from stagepack.errors import InputError
 from stagepack.formulations import pipeline as formulations
@@ -34,12 +34,24 @@ def _equal_layers(
     instance: PipelinePartition, progress: PipelineProgress, settings: Settings
 ) -> None:
     """Cut the chain into stages of equally many layers."""
-    _offer_baseline(instance, progress, settings, "equal-layers", heuristics.baselines.equal_layers)
+    _baselines(instance, progress, settings, "equal-layers")
 
 
 def _greedy(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
     """Fill every device to its share of the work."""
-    _offer_baseline(instance, progress, settings, "greedy", heuristics.baselines.greedy)
+    _baselines(instance, progress, settings, "greedy")
+
+
+def _baselines(
+    instance: PipelinePartition, progress: PipelineProgress, settings: Settings, *names: str
+) -> None:
+    """Offer what naive rules give; then the best alternatives of layers for their cuts."""
+    known = heuristics.baselines
+    rules: dict[str, Rule] = {"equal-layers": known.equal_layers, "greedy": known.greedy}
+    for closely in (False, True)[: 2 if instance.alternatives else 1]:
+        for name in names:
+            with _kept(progress):
+                _offer_baseline(instance, progress, settings, name, rules[name], closely=closely)
 
 
 def _greedy_repair(
@@ -47,21 +59,22 @@ def _greedy_repair(
 ) -> None:
     """Fill devices to their shares, and as far as the rest still fits; where both fail, probe."""
     _greedy(instance, progress, settings)
-    costs = _costs(instance, progress, settings)
-    if not _repair(costs, progress, settings) and not progress.reason:
+    if not _repair(instance, progress, settings) and not progress.reason:
+        costs = _costs(instance, progress, settings, tables=False)
         methods.explain.conclude_infeasible(costs, progress, tuning=settings.tuned(TUNING))
 
 
-def _repair(costs: RangeCosts, progress: PipelineProgress, settings: Settings) -> bool:
+def _repair(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> bool:
     """Offer a partition that fits; return False where there is none, or probes are too large.
 
     There are no probes where one is known.
     """
     rule = heuristics.repair.greedy_within_reach
-    _offer_baseline(costs.instance, progress, settings, "greedy-repair", rule)
+    _offer_baseline(instance, progress, settings, "greedy-repair", rule)
     progress.reason = ""
     if progress.solution is not None:
         return True
+    costs = _costs(instance, progress, settings, tables=False)
     try:
         found = heuristics.repair.probed(costs, progress, settings.tuned(TUNING))
     except InputError as error:
@@ -75,11 +88,12 @@ def _repair(costs: RangeCosts, progress: PipelineProgress, settings: Settings) -
 def _dp(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
     """Search the limits on compute and transfer exactly."""
     _start(instance, progress, settings)
-    costs, tuning = _costs(instance, progress, settings), settings.tuned(TUNING)
-    solve = heuristics.options.search.solve if instance.alternatives else heuristics.dp.solve
-    if not solve(costs, progress, tuning):
-        methods.explain.conclude_infeasible(costs, progress, tuning=tuning)
-    _say_what_rounding_leaves_open(costs, progress)
+    with _kept(progress):
+        costs, tuning = _costs(instance, progress, settings), settings.tuned(TUNING)
+        solve = heuristics.options.search.solve if instance.alternatives else heuristics.dp.solve
+        if not solve(costs, progress, tuning):
+            methods.explain.conclude_infeasible(costs, progress, tuning=tuning)
+        _say_what_rounding_leaves_open(costs, progress)
 
 
 def _dp_reference(
@@ -125,59 +139,81 @@ def _offer_baseline(
     settings: Settings,
     name: str,
     rule: Rule,
-) -> PipelineSolution | None:
+    *,
+    closely: bool = False,
+) -> None:
     """Offer what a naive rule gives if it is valid; else say what is wrong with it.
 
-    A rule pauses once for so many stages, which is counted as placing these.
+    A rule pauses once for so many stages, which is counted as placing these.  Of layers with
+    alternatives the best are chosen for its cuts where it is looked `closely`.
     """
-    costs, tuning = _costs(instance, progress, settings), settings.tuned(TUNING)
+    costs = _costs(instance, progress, settings, tables=False)
+    tuning = settings.tuned(TUNING)
 
     def pause() -> None:
         spend(tuning.place_seconds * tuning.stages_at_once)
         progress.require_time()
 
     if instance.alternatives:
-        solution = _chosen(instance, costs, rule, tuning, pause)
+        solution = _chosen(costs, rule, tuning, pause, closely=closely)
     else:
         solution = rule(costs, pause, tuning)
     progress.require_time()
     if solution is None:
         progress.reason = f"{name} finds no partition that fits"
-        return None
+        return
     violations = progress.offer_if_valid(solution, name)
     spend(tuning.check_seconds * len(solution.devices))
-    if violations:
-        progress.reason = f"{name} breaks {violations[0]}"
-        return None
-    return solution
+    progress.reason = f"{name} breaks {violations[0]}" if violations else ""
 
 
 def _chosen(
-    instance: PipelinePartition,
     costs: RangeCosts,
     rule: Rule,
     tuning: PipelineTuning,
     pause: Callable[[], object],
+    *,
+    closely: bool,
 ) -> PipelineSolution | None:
-    """Return the cuts of a naive rule with the best choices for them.
+    """Return the cuts of a naive rule with choices for them; the best where it looks `closely`.
 
     The rule goes by the layers' own figures; where it, or they, find no room, by the least ones.
     """
-    own = settled(instance, PipelineSolution((), ()))
+    own, choose = settled(costs.instance, PipelineSolution((), ())), heuristics.options.search
     for one in (RangeCosts.of(own), costs):
         cut = rule(one, pause, tuning)
-        found = cut and heuristics.options.search.chosen_for(costs, cut, tuning, pause)
+        found = cut and choose.chosen_for(costs, cut, tuning, pause, closely)
         if found:
             return found
     return None
 
 
+@contextlib.contextmanager
+def _kept(progress: PipelineProgress) -> Iterator[None]:
+    """Keep what is known already where what follows is refused, such as what is too large."""
+    try:
+        yield
+    except InputError as error:
+        if progress.solution is None:
+            raise
+        progress.reason = str(error)
+
+
 def _costs(
-    instance: PipelinePartition, progress: PipelineProgress, settings: Settings
+    instance: PipelinePartition,
+    progress: PipelineProgress,
+    settings: Settings,
+    *,
+    tables: bool = True,
 ) -> RangeCosts:
-    """Return the range costs of an instance; `progress` hears of the bound they give at once."""
+    """Return the range costs of an instance; `progress` hears of the bound they give at once.
+
+    Without `tables` reductions of tied weights are left out: rules do not wait for these.
+    """
     spend(settings.tuned(TUNING).layer_seconds * instance.n)
     progress.require_time()
+    if instance.reduces and not tables:
+        instance = instance.unreduced
     costs = RangeCosts.of(instance, progress.require_time)
     progress.require_time()
     bound, evidence = work_bound(costs)
@@ -197,11 +233,11 @@ def _on_engine(name: str, own_engine: str) -> Run:
         formulation = methods.cp_sat(instance) if name == "CpSat" else getattr(formulations, name)
         tuning = settings.tuned(TUNING)
         engine = load_engine(own_engine, progress, settings)
-        costs = _costs(instance, progress, settings)
         _start(instance, progress, settings, blind=True)
         start = progress.solution
-        upper = None if start is None else costs.objective(start)
-        try:
+        with _kept(progress):
+            costs = _costs(instance, progress, settings)
+            upper = None if start is None else costs.objective(start)
             run_model(
                 engine,
                 lambda: formulation(costs, upper=upper),
@@ -217,10 +253,6 @@ def _on_engine(name: str, own_engine: str) -> Run:
                     costs, progress, name, tuning
                 ),
             )
-        except InputError as error:  # too large a model
-            if start is None:
-                raise
-            progress.reason = str(error)  # what is known stays known
 
     return run
 
@@ -242,12 +274,11 @@ def _start(
         if instance.objective is Objective.MOVES:
             return  # rules know nothing of a previous cut
         if tuning.baselines:
-            _equal_layers(instance, progress, settings)
-            _greedy(instance, progress, settings)
+            _baselines(instance, progress, settings, "equal-layers", "greedy")
         if instance.placed or instance.alternatives:
             pass  # what follows knows one stage a device, and the layers' own figures
         elif progress.solution is None and blind:
-            _repair(_costs(instance, progress, settings), progress, settings)
+            _repair(instance, progress, settings)
         elif progress.solution is None and tuning.repair:
             rule = heuristics.repair.greedy_within_reach
             _offer_baseline(instance, progress, settings, "greedy-repair", rule)
@@ -278,14 +309,10 @@ def _auto(instance: PipelinePartition, progress: PipelineProgress, settings: Set
     for name in ("bisect", "dp", "cp-sat"):
         if not unsupported[name](instance):
             _PARTS[name](instance, progress, settings)
-            done = progress.proved or progress.infeasible_reason is not None
-            if done or name != "dp" or not instance.alternatives:
-                return
-            settings = dataclasses.replace(settings, warm_start=None)
-    if progress.solution is not None:
-        return  # with the reason why dp came to no end
+            return
     _start(instance, progress, settings)
-    progress.reason = f"no exact method applies; cp-sat: {unsupported['cp-sat'](instance)}"
+    last = "dp" if instance.alternatives else "cp-sat"
+    progress.reason = f"no exact method applies; {last}: {unsupported[last](instance)}"
 
 
 _PARTS: dict[str, Run] = {

@@ -159,7 +159,7 @@ def _rectangles(
         "right": _packed(first.right),
         "factor": factor,
         "fixed": np.flatnonzero(first.fixed[buffers]).tolist(),
-        "reserved": [list(span) for span in instance.reserved],
+        "reserved": [list(span) for span in first.reserved(instance)],
         "period": instance.period,
         "choices": [
             {

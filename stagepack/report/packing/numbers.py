@@ -300,6 +300,17 @@ class MemoryMap:
             found.append(Line(f"load bound {self.bound:,}", self.bound, BOUND, "dot"))
         return found
 
+    def reserved(self, instance: LmemPacking) -> list[tuple[int, int]]:
+        """Return the ranges of the axis of addresses that no buffer may use."""
+        found = []
+        ends = [*(base for base, _, _ in self.bases[1:]), 2**62]
+        own = [memory.reserved for memory in instance.memories] or [()]
+        for (base, _, _), end, ranges in zip(self.bases, ends, own, strict=True):
+            for low, high in (*instance.reserved, *ranges):
+                if base + low < end:
+                    found.append((base + low, min(base + high, end)))
+        return found
+
     def ticks(self) -> list[tuple[int, int]]:
         """Return places on the axis of addresses, and the address in its memory at each."""
         step = byte_step(self.top)

@@ -46,9 +46,9 @@ def draw(instance: LmemPacking, solution: Any, ax: Axes = None, *, scale: str = 
     factor, unit = byte_unit(drawn.top / 4)
     _rectangles(ax, instance, drawn, factor)
     _banks(ax, instance, drawn, factor)
-    for low, high in instance.reserved:
+    for low, high in drawn.reserved(instance):
         ax.axhspan(
-            low / factor, min(high, drawn.top) / factor, facecolor="none", edgecolor=RESERVED,
+            low / factor, high / factor, facecolor="none", edgecolor=RESERVED,
             hatch="////", linewidth=0,
         )  # fmt: skip
     lines = _lines(ax, drawn, factor)

@@ -92,14 +92,23 @@ class PackingView(View[LmemPacking, PackingSolution]):
                 "weight": banks.weight,
             },
             "memories": [
-                {"name": memory.name, "capacity": memory.capacity, "cost": memory.cost}
-                for memory in instance.memories
+                {
+                    "name": memory.name,
+                    "capacity": memory.capacity,
+                    "cost": memory.cost,
+                    "alignment": memory.alignment,
+                    "reserved_bytes": sum(high - low for low, high in memory.reserved),
+                    "only_here": 0
+                    if instance.homes is None
+                    else int((instance.homes[:, at] & (instance.homes.sum(axis=1) == 1)).sum()),
+                }
+                for at, memory in enumerate(instance.memories)
             ],
         }
 
     def lines(self, given: JsonObject) -> list[tuple[str, str]]:
         """Return facts as (what, text) for people."""
-        number, quantity = as_text.number, as_text.quantity
+        number = as_text.number
         load, largest = given["largest_load"], given["largest_buffer"]
         joined = (
             "" if given["blocks"] == given["buffers"] else f" in {number(given['blocks'])} blocks"
@@ -119,10 +128,7 @@ class PackingView(View[LmemPacking, PackingSolution]):
         elif not given["memories"]:
             found.append(("Capacity", "no limit"))
         found += [
-            (
-                f"Memory {memory['name']}",
-                f"{quantity(memory['capacity'])}, {number(memory['cost'])} an access",
-            )
+            (f"Memory {memory['name']}", _level(memory, given["memories"]))
             for memory in given["memories"]
         ]
         found.append(("Largest buffer", f"{largest['id']}: {_bytes(largest['bytes'])}"))
@@ -202,6 +208,7 @@ class PackingView(View[LmemPacking, PackingSolution]):
         if instance.memories:
             names = [memory.name for memory in instance.memories]
             data["peaks"] = dict(zip(names, found.peaks, strict=False))
+            data["capacities"] = {memory.name: memory.capacity for memory in instance.memories}
             data["spill_cost"] = found.spill_cost
         if instance.banks is not None:
             pairs = clashes(instance, solution)[:LISTED].tolist()
@@ -292,8 +299,10 @@ def _lines(given: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return what :func:`solution_facts` found of a solution as (what, text) for people."""
     found = []
     if "peaks" in given:
-        found += [(f"Peak of {name}", _bytes(peak)) for name, peak in given["peaks"].items()]
-        found.append(("Cost of accesses", as_text.number(given["spill_cost"])))
+        for name, peak in given["peaks"].items():
+            found.append((f"Peak of {name}", _of(peak, given["capacities"][name])))
+        if given["spill_cost"]:
+            found.append(("Cost of accesses", as_text.number(given["spill_cost"])))
     else:
         lost = given["wasted_at_peak"]
         share = f" ({as_text.share(lost / given['peak'])})" if lost else ""
@@ -347,6 +356,29 @@ def _room(capacity: int, slack: int) -> str:
         return f"{_bytes(capacity)}, just the load"
     room = f"{as_text.quantity(abs(slack))} {'above' if slack > 0 else 'below'}"
     return f"{_bytes(capacity)}, {room} the load"
+
+
+def _of(peak: int, capacity: int | None) -> str:
+    """Return a peak, and how much of the capacity of its memory that is."""
+    if capacity is None:
+        return f"{_bytes(peak)}, no limit"
+    part = as_text.share(peak / capacity) if capacity else as_text.NOTHING
+    return f"{_bytes(peak)}, {part} of {as_text.quantity(capacity)}"
+
+
+def _level(memory: Mapping[str, Any], levels: Sequence[Mapping[str, Any]]) -> str:
+    """Return one of some memories in words."""
+    number, capacity = as_text.number, memory["capacity"]
+    said = ["no limit" if capacity is None else as_text.quantity(capacity)]
+    if any(level["cost"] for level in levels):
+        said.append(f"{number(memory['cost'])} an access")
+    if memory["alignment"] > 1:
+        said.append(f"alignment {number(memory['alignment'])}")
+    if memory["reserved_bytes"]:
+        said.append(f"{_bytes(memory['reserved_bytes'])} reserved")
+    if memory["only_here"]:
+        said.append(f"{as_text.plural(memory['only_here'], 'buffer')} only here")
+    return ", ".join(said)
 
 
 def _banks(banks: Mapping[str, int | None]) -> str:

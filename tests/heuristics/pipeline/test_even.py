@@ -10,7 +10,8 @@ from stagepack.heuristics.pipeline.even import evened
 from stagepack.heuristics.pipeline.tuning import TUNING
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution
 from stagepack.instances.pipeline.ranges import RangeCosts
-from tests import random_pipelines
+from tests import placed_pipelines, random_pipelines
+from tests.placed_pipelines import random_placed
 
 
 def loads(instance: PipelinePartition, solution: PipelineSolution | None) -> list[int]:
@@ -95,3 +96,36 @@ def test_many_devices_take_little_time_and_ask_whether_to_go_on() -> None:
     found = list(evened(RangeCosts.of(instance), solution, TUNING, pause))
     assert all(instance.evaluate(one) <= instance.evaluate(solution) for one in found)
     assert asked[0] >= 100
+
+
+# ---------------------------------------------------------------------- several stages a device
+
+
+@pytest.mark.parametrize("placement", ["v", "loop"])
+def test_devices_of_several_stages_are_even_as_well(placement: str) -> None:
+    instance = sp.PipelinePartition.from_arrays(
+        [0] + 42 * [10] + [0, 0], devices=16, stages_per_device=2, placement=placement
+    )
+    result = sp.solve(instance)
+    assert result.status == "OPTIMAL"
+    assert instance.secondary(result.solution)[0] == 10 * [30] + 6 * [20]
+
+
+def test_moving_cuts_comes_near_the_most_even() -> None:
+    best = tried = 0
+    for seed in range(150):
+        instance = random_placed(seed)
+        value = placed_pipelines.optimum(instance)
+        if value is None:
+            continue
+        every = [
+            one for one in placed_pipelines.solutions(instance) if instance.evaluate(one) == value
+        ]
+        worst = max(every, key=lambda one: instance.secondary(one)[0])
+        (found,) = [*evened(RangeCosts.of(instance), worst)] or [worst]
+        assert not instance.check(found), seed
+        assert instance.evaluate(found) == value, seed
+        assert instance.secondary(found) <= instance.secondary(worst), seed
+        tried += 1
+        best += instance.secondary(found)[0] == min(instance.secondary(one)[0] for one in every)
+    assert best >= 0.95 * tried > 90

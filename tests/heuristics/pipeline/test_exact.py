@@ -31,6 +31,7 @@ from stagepack.instances.profile import Cluster
 from stagepack.kernels import compiled
 from stagepack.progress import Progress, Stopped
 from stagepack.result import Status, Termination
+from stagepack.solve import solve
 from tests.random_pipelines import OBJECTIVES
 from tests.strategies import brute_force, pipelines
 
@@ -433,10 +434,10 @@ def test_a_probe_keeps_the_windows_alone() -> None:
     left: Progress[PipelineSolution] = Progress(instance.evaluate, instance.check)
     with pytest.raises(InputError, match="cells"):
         dp.solve(costs, left, tuning)
-    left.offer(search.best_partition(), "test")
-    dp.solve(costs, left, tuning)
-    assert "cells" in left.reason
-    assert left.outcome()[0] is Status.FEASIBLE
+    few = {"tuning": {"probes": {"cell_limit": 10}}}
+    kept = solve(instance, "dp", warm_start=search.best_partition(), options=few)
+    assert "cells" in kept.reason
+    assert kept.status is Status.FEASIBLE
 
 
 @pytest.mark.parametrize("fewer", [False, True])

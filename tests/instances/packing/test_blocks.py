@@ -366,7 +366,8 @@ def test_conflicts_are_covered_by_greedy_cliques(seed: int) -> None:
         adjacent[i].add(j)
         adjacent[j].add(i)
     expected = greedy_cover(instance.size.tolist(), adjacent)
-    (buffer, clique), count, _ = cover.covered(instance, block)
+    low, high = np.ascontiguousarray(cover.edges(instance, block).T)
+    buffer, clique, count, _ = cover.clique_cover(low, high, instance.size, lambda: True)
     assert buffer.tolist() == [member for members in expected for member in members]
     assert clique.tolist() == [c for c, members in enumerate(expected) for _ in members]
     assert count == len(expected)
@@ -399,7 +400,8 @@ def test_a_buffer_that_conflicts_with_all_others(hub: int) -> None:
     n = 100_000  # whose squared number of steps would take hours
     pairs = np.stack([np.zeros(n - 1, dtype=np.int64), np.arange(1, n)], axis=1)
     instance = LmemPacking.from_arrays([hub] + [5] * (n - 1), conflicts=pairs)
-    (_, clique), count, _ = cover.covered(instance, np.arange(n))
+    low, high = np.ascontiguousarray(pairs.T)
+    _, clique, count, _ = cover.clique_cover(low, high, instance.size, lambda: True)
     assert count == n - 1
     assert len(clique) == 2 * (n - 1)
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import stagepack as sp
 from stagepack.heuristics import effort
 from stagepack.heuristics.packing.constructive import conflicts
 from stagepack.heuristics.packing.tuning import TUNING
@@ -229,3 +230,40 @@ def test_where_time_is_over_first_fit_comes_in_place_of_a_stack(
     assert result.objective is not None
     assert known.objective is not None
     assert result.objective <= known.objective
+
+
+def lived(seed: int, n: int = 150) -> tuple[LmemPacking, LmemPacking]:
+    """Return buffers with lifetimes, and the same ones, shuffled, with conflicts instead."""
+    random = np.random.default_rng(seed)
+    start = random.integers(0, n, n)
+    end, size = start + random.integers(1, n // 8, n), 2 ** random.integers(0, 6, n)
+    i, j = np.triu_indices(n, 1)
+    meet = (start[i] < end[j]) & (start[j] < end[i])
+    back, order = np.empty(n, dtype=np.int64), random.permutation(n)
+    back[order] = np.arange(n)
+    pairs = np.stack([back[i], back[j]], axis=1)[meet]
+    timed = LmemPacking.from_arrays(size, start, end)
+    return timed, LmemPacking.from_arrays(size[order], conflicts=pairs)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("large", [False, True])
+def test_conflicts_of_lifetimes_are_packed_as_these(seed: int, large: bool) -> None:
+    timed, instance = lived(seed)
+    result = (solved if large else solve)(instance, "auto", time_limit=10)
+    assert result.status is Status.OPTIMAL
+    assert result.objective == solve(timed, time_limit=10).objective
+    assert result.bound_source == "load bound"
+    assert sp.check_result(instance, result).verified
+
+
+def test_what_does_not_fit_names_a_clique_of_buffers() -> None:
+    timed, instance = lived(7)
+    load = solve(timed, time_limit=10).bound
+    assert load is not None
+    result = solved(
+        instance.replace(capacity=int(load) - 1, objective="fit"), "auto", time_limit=10
+    )
+    assert result.status is Status.INFEASIBLE
+    assert result.evidence is not None
+    assert result.evidence["rule"] == "clique"

@@ -103,7 +103,7 @@ def test_recomputation_is_named_where_it_makes_room() -> None:
         if result.status is not Status.INFEASIBLE:
             continue
         again = with_alternatives(instance, {}, ("layer", "own"), "full", frozenset(MEMORY))
-        fits = solve(again, "cp-sat").solution is not None
+        fits = solve(again, "dp").solution is not None
         if "it would be feasible" in result.reason:
             assert ("--recompute full" in result.reason) == fits
             named += fits

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import stagepack as sp
-from stagepack.errors import InputError
 from stagepack.evidence import Proof
 from stagepack.formulations.pipeline import CpSatPlaced
 from stagepack.heuristics.pipeline import rounds
@@ -209,8 +208,6 @@ def test_what_knows_one_stage_a_device_refuses() -> None:
     assert rounds.unsupported(PipelinePartition.from_arrays(MEGATRON, devices=4))
     claim = verify(instance, 300, Proof.WITNESS, {"rule": "fill"})
     assert not claim.shown
-    with pytest.raises(InputError, match="one stage on each device"):
-        sp.plan_model(instance)
 
 
 def test_counting_takes_heads_and_tails_from_their_devices() -> None:

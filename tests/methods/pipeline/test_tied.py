@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 import stagepack as sp
 from stagepack.errors import InputError
+from stagepack.instances.pipeline import at_once
 from stagepack.instances.pipeline.check import reduction_cycles
+from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.methods.pipeline import METHODS
 from stagepack.verify import verify
 from tests.random_pipelines import optimum, random_instance, tied
@@ -183,9 +186,30 @@ def test_a_hundred_thousand_layers_are_cut() -> None:
     )  # fmt: skip
     assert sp.solve(instance).status == "OPTIMAL"
     linked = sp.Cluster.uniform(8, link=sp.Link(GBps=1))
+    longer = instance.replace(objective="sum", cluster=linked)
+    for method in ("auto", "greedy", "dp", "cp-sat"):  # rules of thumb need no tables
+        result = sp.solve(longer, method)
+        assert (result.status, "tables of reductions" in result.reason) == (
+            "FEASIBLE",
+            method != "greedy",
+        )
     with pytest.raises(InputError, match="tables of reductions") as refused:
-        sp.solve(instance.replace(objective="sum", cluster=linked))
+        sp.solve(longer, "dp", warm_start=None)
     assert refused.value.field == "tied"
+
+
+def test_tables_ask_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = {one: two_users(objective=one, devices=3) for one in OBJECTIVES}
+    asked = {}
+    for cells in (10**6, 1):
+        monkeypatch.setattr(at_once, "CELLS", cells)
+        for objective, instance in whole.items():
+            pause = Mock()
+            RangeCosts(instance, pause).fits_matrix(0, 0, pause)
+            asked[objective, cells] = pause.call_count
+    for objective in OBJECTIVES:
+        tables = 1 + whole[objective].reduces
+        assert asked[objective, 1] >= asked[objective, 10**6] + 2 * tables, objective
 
 
 # ---------------------------------------------------------------------- files, and refusals

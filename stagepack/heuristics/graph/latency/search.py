@@ -33,9 +33,6 @@ from stagepack.instances.graph.compact import FORBIDDEN, Compact
 from stagepack.instances.graph.components import rows
 from stagepack.instances.profile import Array
 
-MOVE = 20
-"""Steps that any move is worth, however few blocks move."""
-
 
 class PlaceSearch:
     """A search for places of blocks: accelerators, or -1 for a CPU.
@@ -223,7 +220,7 @@ class PlaceSearch:
         places, best = self.best.copy(), self.best.copy()
         random = self._random.integers(1, 2**63, 1, dtype=np.uint64)
         state = np.array([before, 0, before, 0], dtype=np.int64)
-        price = tuning.step_price * (self._steps + MOVE)
+        price = tuning.step_price * (self._steps + tuning.move_steps)
         most = max(tuning.least_moves, tuning.moves * len(places))
         moves = max(1, int(min(most, seconds / max(price, 1e-12))) // tuning.coolings)
         part = max(1, tuning.chunk // self._steps)
@@ -232,8 +229,10 @@ class PlaceSearch:
                 for begin in range(0, moves, part):
                     some = min(part, moves - begin)
                     ticks = max(1.0, heat * before)
-                    anneal(some, ticks, random, places, best, state, self._graph, self._scratch)
-                    effort.spend(tuning.step_price * (int(state[STEPS]) + MOVE * some))
+                    chances = ticks, tuning.even_share, tuning.odds
+                    anneal(some, *chances, random, places, best, state, self._graph, self._scratch)
+                    steps = int(state[STEPS]) + tuning.move_steps * some
+                    effort.spend(tuning.step_price * steps)
                     self._pause()
         finally:
             if state[BEST] < self.value:

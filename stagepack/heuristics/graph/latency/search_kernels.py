@@ -17,8 +17,6 @@ FAR = 2**61
 BEST, STEPS, VALUE, STAMP = range(4)
 """Entries of the state: ticks of the best places, steps of the last call, ticks of the places now,
 mark of the last move."""
-HEADS = 64
-"""Parts of the latency of which all loads together count as one: they tell moves apart."""
 
 
 class Graph(NamedTuple):
@@ -198,6 +196,8 @@ def _gather(b: int, side: int, places: Array, graph: Graph, stamp: int, scratch:
 def anneal(
     moves: int,
     heat: float,
+    even_share: float,
+    odds: int,
     random: Array,
     places: Array,
     best: Array,
@@ -217,6 +217,8 @@ def anneal(
         How many.
     heat : float
         Ticks more that a move may cost with probability 1 / e.
+    even_share, odds : float, int
+        As :class:`.LatencyTuning` has them.
     random : ndarray of uint64, shape (1,)
         State of the generator.
     places, best : ndarray of int64, shape (b,)
@@ -235,10 +237,10 @@ def anneal(
         if places[b] >= 0:
             scratch.held[places[b]] += graph.size[b]
     now, total = ends(places, graph, scratch)
-    energy = now + total / HEADS
+    energy = now + total * even_share
     for _ in range(moves):
         b = draw(random, blocks)
-        way = draw(random, 8)
+        way = draw(random, odds)
         near = graph.near_ptr[b + 1] - graph.near_ptr[b]
         to, side = -1, 0
         if way == 0 and k > 0:
@@ -248,7 +250,7 @@ def anneal(
             w = graph.near[graph.near_ptr[b] + draw(random, near)]
             side = 1 if w >= 0 else -1
             to = places[w if w >= 0 else -1 - w]
-            if draw(random, 8) == 0:
+            if draw(random, odds) == 0:
                 side = 0
         if to == places[b]:
             continue
@@ -267,7 +269,7 @@ def anneal(
             _put(scratch.moved[at], to, places, graph, scratch)
         state[STEPS] += each
         last, total = ends(places, graph, scratch)
-        worse = last + total / HEADS - energy
+        worse = last + total * even_share - energy
         drawn = draw(random, 2**30) / 2.0**30
         if last >= FAR or (worse > 0 and drawn >= math.exp(-worse / heat)):
             for at in range(size):

@@ -1,6 +1,7 @@
 """Placements computed from a conflict graph that is too large for a clique cover.
 
-First fit puts each buffer at the lowest offset that its placed neighbours leave.  A sweep in
+First fit puts each buffer at the lowest offset that its placed neighbours leave.  A dive places the
+buffer whose place above all of its placed neighbours is the lowest of all.  A sweep in
 descending order of tops is first fit on the inverted placement, in which the old place of each
 buffer is free when its turn comes; without alignments the peak therefore never rises (iterated
 greedy).  Such sweeps alternate with placements in which buffers that ended high are placed earlier
@@ -14,6 +15,7 @@ greedy; Joslin and Clements 1999, squeaky wheels.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -24,9 +26,13 @@ from stagepack.heuristics.packing.constructive.conflicts_kernels import Cliques,
 from stagepack.heuristics.packing.constructive.stack import pile
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking
+from stagepack.instances.packing.intervals import neighbours
 from stagepack.instances.profile import Array
 
 KeepGoing = Callable[[], bool]
+
+DIVE = "dive over conflicts"
+"""Source of what a dive placed."""
 
 
 def unsupported(instance: LmemPacking) -> str:
@@ -44,21 +50,10 @@ def rows(instance: LmemPacking, keep_going: KeepGoing, *, tuning: PackingTuning 
 
     `keep_going` is asked several times a second, and not heeded: a placement needs them.
     """
-    pairs = instance.conflicts
-    assert pairs is not None
-    n, m = instance.n, len(pairs)
-    # Each pair enters the rows of both.
-    ptr, other = np.zeros(n + 2, dtype=np.int64), np.empty(2 * m, dtype=np.int32)
-    for begin in range(0, m, tuning.conflicts.budget):
-        keep_going()
-        kernels.count_neighbours(pairs, begin, min(m, begin + tuning.conflicts.budget), ptr)
-    np.cumsum(ptr, out=ptr)
-    for begin in range(0, m, tuning.conflicts.budget):
-        keep_going()
-        effort.spend(tuning.conflicts.entered * 2 * min(tuning.conflicts.budget, m - begin))
-        kernels.enter_neighbours(pairs, begin, min(m, begin + tuning.conflicts.budget), ptr, other)
-    size, alignment = np.array(instance.size), np.array(instance.alignment)
-    return Graph(ptr[:-1].copy(), other, size, alignment)
+    assert instance.conflicts is not None
+    effort.spend(tuning.conflicts.entered * 2 * len(instance.conflicts))
+    found = neighbours(instance.conflicts, instance.n, keep_going)
+    return Graph(*found, np.array(instance.size), np.array(instance.alignment))
 
 
 def weigh(
@@ -119,6 +114,25 @@ def first_fit(
     return offsets
 
 
+def dive(
+    graph: Graph, order: Array, keep_going: KeepGoing, *, tuning: PackingTuning = TUNING
+) -> Array | None:
+    """Place the buffer with the lowest place above its neighbours, again and again; O(m + n log n).
+
+    Of equal places the first in the `order` given; as :func:`first_fit`.
+    """
+    left = n = len(order)
+    offsets, floor, known = np.full(n, -1, dtype=np.int64), *np.zeros((2, n), dtype=np.int64)
+    each = tuning.conflicts.weighed * tuning.prices.scattered(n)
+    effort.spend(tuning.conflicts.dived * n + each * len(graph.other))
+    heap = np.arange(n), known
+    while left:
+        if not keep_going():
+            return None
+        left = kernels.dive(order, left, graph, offsets, floor, heap, tuning.conflicts.budget)
+    return offsets
+
+
 def listed_fit(
     instance: LmemPacking, keep_going: KeepGoing, *, tuning: PackingTuning = TUNING
 ) -> Array | None:
@@ -165,29 +179,41 @@ def _ends(graph: Graph, members: Array) -> int:
 
 
 def heavy_clique(
-    graph: Graph, around: Array, keep_going: KeepGoing, *, tuning: PackingTuning = TUNING
+    graph: Graph,
+    around: Array,
+    keep_going: KeepGoing,
+    seconds: float = math.inf,
+    *,
+    tuning: PackingTuning = TUNING,
 ) -> tuple[int, Array]:
-    """Return the weight and the members of the heaviest clique of many that grow greedily.
+    """Return the weight and the members of the heaviest clique of many.
 
-    By size, then by who is met, for so long; O(m) in all.  `around`, int64 (n,), is the size of all
-    neighbours of each buffer.  Once `keep_going` says no, the heaviest so far is returned.
+    They grow greedily, by size, then by who is met, for so long; O(m) in all.  Then those who miss
+    most of the others are taken from the neighbours of buffers that hold much for their number, for
+    at most so many `seconds`.
+    `around`, int64 (n,), is the size of all neighbours of each buffer.  Once `keep_going` says no,
+    the heaviest so far is returned.
     """
-    n, most = len(graph.size), int(np.diff(graph.ptr).max(initial=0)) + 1
-    candidate, chosen, best = np.empty((3, most), dtype=np.int32)  # a buffer and its neighbours
-    state = np.zeros(3, dtype=np.int64)
-    found = Cliques(candidate, chosen, np.zeros(n, dtype=np.int32), best, state)
+    n, degree = len(graph.size), np.diff(graph.ptr)
+    candidate, chosen, best = np.empty((3, int(degree.max(initial=0)) + 1), dtype=np.int32)
+    state, within = np.zeros(3, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    found = Cliques(candidate, chosen, np.zeros(n, dtype=np.int32), within, best, state)
+    budget, widest = tuning.conflicts.budget, tuning.conflicts.widest
+    each = tuning.conflicts.joined * tuning.prices.scattered(n)
     order = np.argsort(-around, kind="stable")
-    for key in (graph.size, around):
+    dense = np.argsort(-(graph.size + around) / (degree + 1), kind="stable")
+    for key in (graph.size, around, None):
         at, left = 0, tuning.conflicts.clique_passes * len(graph.other)
+        if key is None:
+            left = int(min(tuning.conflicts.peeled, seconds / each))
         while at < n and left > 0 and keep_going():
-            at = kernels.grow_cliques(
-                order, at, graph, around, key, found, min(left, tuning.conflicts.budget)
-            )
-            left -= tuning.conflicts.budget
-            effort.spend(
-                tuning.prices.call
-                + tuning.conflicts.joined * tuning.prices.scattered(n) * tuning.conflicts.budget
-            )
+            now = min(left, budget)
+            if key is None:
+                at = kernels.peel_cliques(dense, at, graph, around, found, widest, now)
+            else:
+                at = kernels.grow_cliques(order, at, graph, around, key, found, now)
+            left -= budget
+            effort.spend(tuning.prices.call + each * budget)
     weight, length = int(state[0]), int(state[1])
     return weight, np.sort(best[:length])
 
@@ -196,26 +222,41 @@ def placements(
     graph: Graph,
     order: Array,
     offsets: Array,
+    around: Array,
     keep_going: KeepGoing,
     *,
     tuning: PackingTuning = TUNING,
 ) -> Iterator[tuple[Array, str]]:
-    """Yield placements that come of a first one and what made them, until time is over.
+    """Yield placements that come of a first one, or of dives, and what made them.
 
-    Classes are placed in the `order`, and `offsets` are first fit in it; both are int64 (n,).
-    `keep_going` is asked several times a second.
+    Classes are placed in the `order`, and `offsets` are first fit in it; `around` is the size of
+    all neighbours of each buffer; all int64 (n,).  It ends once `keep_going`, asked several times a
+    second, says no.
     """
     size, classes = graph.size, np.zeros(len(order), dtype=np.int64)
-    placed = turned = offsets
-    while True:
+    placed = lowest = offsets
+
+    def turned(found: Array) -> Iterator[tuple[Array, str]]:
+        """Turn a placement upside down several times."""
+        nonlocal lowest
         for _ in range(tuning.conflicts.sweeps):
-            found = first_fit(
-                graph, np.argsort(-(turned + size), kind="stable"), keep_going, tuning=tuning
-            )
-            if found is None:
+            tops = np.argsort(-(found + size), kind="stable")
+            anew = first_fit(graph, tops, keep_going, tuning=tuning)
+            if anew is None:
                 return
-            turned = found
-            yield turned, "first fit, upside down"
+            found = anew
+            yield found, "first fit, upside down"
+        if (found + size).max() <= (lowest + size).max():
+            lowest = found
+
+    for key in (size.astype(float) * np.diff(graph.ptr), around):
+        dived = dive(graph, np.argsort(-key, kind="stable"), keep_going, tuning=tuning)
+        if dived is None:
+            return
+        yield dived, DIVE
+        yield from turned(dived)
+    while True:
+        yield from turned(lowest)
         for _ in range(tuning.conflicts.sweeps):
             tops = placed + size
             classes -= tops > tuning.conflicts.high * tops.max()

@@ -35,37 +35,9 @@ class Cliques(NamedTuple):
     chosen: Array
     # int32 (n,): who meets the last one chosen: those with the number of the look at hand.
     mark: Array
+    within: Array  # int64 (n,): size of the candidates that each candidate meets, its own included
     best: Array  # int32 (most neighbours + 1,): the heaviest clique so far
     state: Array  # int64 (3,): weight and length of the best one, and the number of looks
-
-
-@compiled
-def count_neighbours(pairs: Array, begin: int, end: int, ptr: Array) -> None:
-    """Count the neighbours of each buffer i in ptr[i + 2], of pairs from `begin` up to `end`.
-
-    `pairs`, int64 (m, 2), say who conflicts with whom; `ptr`, int64 (n + 2,), changes.
-    """
-    for e in range(begin, end):
-        # Two places on: after the sums ptr[i + 1] is where row i begins, and moves to its end as
-        # rows are filled.
-        ptr[pairs[e, 0] + 2] += 1
-        ptr[pairs[e, 1] + 2] += 1
-
-
-@compiled
-def enter_neighbours(pairs: Array, begin: int, end: int, ptr: Array, other: Array) -> None:
-    """Enter the pairs from `begin` up to `end` into the rows of both.
-
-    The row of i is filled up to ptr[i + 1].  `pairs` and `ptr` are as for :func:`count_neighbours`;
-    `other`, int32 (2 m,), is written: rows are as long as that counted, given the same pairs.
-    """
-    for e in range(begin, end):
-        i, j = pairs[e, 0], pairs[e, 1]
-        # Both rows in one pass, in the order of the list.
-        other[ptr[i + 1]] = j
-        ptr[i + 1] += 1
-        other[ptr[j + 1]] = i
-        ptr[j + 1] += 1
 
 
 @compiled
@@ -160,6 +132,59 @@ def fill(
 
 
 @compiled
+def dive(
+    order: Array,
+    left: int,
+    graph: Graph,
+    offsets: Array,
+    floor: Array,
+    heap: tuple[Array, Array],
+    most: int,
+) -> int:
+    """Place the buffer with the lowest place, above all placed neighbours; return how many wait.
+
+    Of equal places the first in the `order`, int64 (n,).  `left` buffers wait, all at first; it
+    stops after `most` steps.  `offsets`, int64 (n,), are -1 for those, and written; `floor`, int64
+    (n,), zeros at first, is above the neighbours of each.  `heap` is (n,) each: positions in the
+    order, int64, ascending at first, and by position the place that the heap knows, zeros at first.
+    """
+    waiting, known = heap
+    while left > 0 and most > 0:
+        at = waiting[0]
+        i = order[at]
+        grain = graph.alignment[i]
+        low = (floor[i] + grain - 1) // grain * grain
+        if low > known[at]:
+            # Places only rise: it sinks to where it belongs by now.
+            known[at] = low
+        else:
+            offsets[i] = low
+            top = low + graph.size[i]
+            for r in range(graph.ptr[i], graph.ptr[i + 1]):
+                j = graph.other[r]
+                if floor[j] < top:
+                    floor[j] = top
+            most -= graph.ptr[i + 1] - graph.ptr[i]
+            left -= 1
+            at = waiting[left]
+        k = 0
+        while 2 * k + 1 < left:
+            child = 2 * k + 1
+            one = waiting[child]
+            if child + 1 < left:
+                other = waiting[child + 1]
+                if known[other] < known[one] or (known[other] == known[one] and other < one):
+                    child, one = child + 1, other
+            if known[at] < known[one] or (known[at] == known[one] and at < one):
+                break
+            waiting[k] = one
+            k = child
+        waiting[k] = at
+        most -= ROW
+    return left
+
+
+@compiled
 def fill_listed(
     pairs: Array,
     size: Array,
@@ -240,6 +265,76 @@ def _clique(i: int, graph: Graph, key: Array, found: Cliques) -> int:
         for r in range(length):
             found.best[r] = found.chosen[r]
     return steps
+
+
+@step
+def _peel(i: int, graph: Graph, found: Cliques, widest: int) -> int:
+    """Take neighbours of buffer i away until a clique is left; return the steps that took.
+
+    First those who miss most of the others, less what they hold themselves.  Neighbours of more
+    than `widest` neighbours are not looked at: this is not parted into several calls.
+    """
+    size, state, candidate, within = graph.size, found.state, found.candidate, found.within
+    left, held, reach = 0, size[i], ROW
+    state[2] += 1
+    for r in range(graph.ptr[i], graph.ptr[i + 1]):
+        c = candidate[left] = graph.other[r]
+        found.mark[c] = state[2]
+        held += size[c]
+        left += 1
+        reach += graph.ptr[c + 1] - graph.ptr[c]
+    steps = ROW + left
+    if reach + left * left > widest:
+        return steps
+    for r in range(left):
+        c = candidate[r]
+        # The one it began with meets all.
+        within[c] = size[c] + size[i]
+        for e in range(graph.ptr[c], graph.ptr[c + 1]):
+            if found.mark[graph.other[e]] == state[2]:
+                within[c] += size[graph.other[e]]
+    steps += reach
+    while held > state[0]:
+        worst, most = -1, 0
+        for r in range(left):
+            c = candidate[r]
+            if within[c] < held and (worst < 0 or held - within[c] - size[c] > most):
+                worst, most = r, held - within[c] - size[c]
+        steps += left
+        if worst < 0:
+            state[0], state[1] = held, left + 1
+            found.best[left] = i
+            for r in range(left):
+                found.best[r] = candidate[r]
+            break
+        c = candidate[worst]
+        left -= 1
+        candidate[worst] = candidate[left]
+        found.mark[c] = 0
+        held -= size[c]
+        for e in range(graph.ptr[c], graph.ptr[c + 1]):
+            if found.mark[graph.other[e]] == state[2]:
+                within[graph.other[e]] -= size[c]
+        steps += graph.ptr[c + 1] - graph.ptr[c]
+    return steps
+
+
+@compiled
+def peel_cliques(
+    order: Array, begin: int, graph: Graph, around: Array, found: Cliques, widest: int, most: int
+) -> int:
+    """Peel a clique out of the neighbours of each of order[begin], ..; return where it stopped.
+
+    As :func:`grow_cliques`; a look at one takes at most about twice `widest` steps.
+    """
+    at = begin
+    while at < len(order) and most > 0:
+        i = order[at]
+        most -= 1
+        if graph.size[i] + around[i] > found.state[0]:
+            most -= _peel(i, graph, found, widest)
+        at += 1
+    return at
 
 
 @compiled

@@ -1,14 +1,17 @@
 """Assigns buffers to memories by value: those that save most per byte come first.
 
-A memory accepts buffers as long as their load fits at every moment.  It is then packed, and buffers
-that end above its capacity go to the next memory; the last memory must hold the rest.
+Memories come in order of the cost of an access, at equal costs the largest first.  One takes what
+has no other home left, then others as long as their load fits at every moment.  It is packed, and
+buffers that end above its capacity go to a later memory if they may.  Where accesses do not count,
+those with the fewest homes come first, then the largest.
 
 Cost: O(memories * rounds) greedy packings.  Source: own work; by value per byte, as for knapsacks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,54 +22,100 @@ from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.arrays import distinct
 from stagepack.instances.packing import LmemPacking, Objective
 from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.homes import alone_in, possible
 from stagepack.instances.profile import Array
+
+
+class Placed(NamedTuple):
+    """Buffers in memories.
+
+    Attributes
+    ----------
+    offsets, memory : ndarray of int64, shape (n,)
+        Of each buffer.
+    fits : bool
+        Whether that is a placement; else some memories are too full.
+    """
+
+    offsets: Array
+    memory: Array
+    fits: bool
 
 
 def place(
     instance: LmemPacking, keep_going: Callable[[], bool], *, tuning: PackingTuning = TUNING
-) -> tuple[Array, Array] | None:
-    """Return offsets and memories, shape (n,), or None when the rest does not fit anywhere.
+) -> Placed:
+    """Return buffers in memories, which may be too full where greedy rules find no better place.
 
     O(memories * rounds) greedy packings, ``tuning.spill.rounds`` at most a memory.  When
-    `keep_going` says no, what has no memory yet goes to the last one, if it is found a place there
-    at once.
+    `keep_going` says no, what has no memory yet goes to the last one that it may live in, and is
+    placed there by a quick rule.
     """
     blocks = Blocks.of(instance)
+    home = np.ones((blocks.b, len(instance.memories)), dtype=bool)
+    np.logical_and.at(home, blocks.block, possible(instance))
     offsets = np.zeros(instance.n, dtype=np.int64)
     memory = np.full(instance.n, -1, dtype=np.int64)
-    by_cost = sorted(range(len(instance.memories)), key=lambda m: instance.memories[m].cost)
-    left = _best_first(instance, blocks, tuning=tuning)
+    fits = True
 
-    def settle(chosen: Array, index: int, keep_going: Callable[[], bool]) -> Array | None:
-        """Pack blocks into a memory and return () or those beyond its end, None: all of them."""
+    def settle(chosen: Array, index: int, last: bool) -> Array | None:
+        """Pack blocks into a memory and return () or those beyond its end, None: all of them.
+
+        If it is the last attempt they stay there all the same.
+        """
+        nonlocal fits
         buffers = np.flatnonzero(np.isin(blocks.block, chosen))
-        found = _pack(instance, buffers, _limit(instance, index), keep_going, tuning=tuning)
-        if found is None:
-            return None
-        if not len(found[1]):
+        found = packed(instance, index, buffers, keep_going, tuning=tuning)
+        if found is not None and not len(found[1]):
             offsets[buffers], memory[buffers] = found[0], index
-        return distinct(blocks.block[buffers[found[1]]])
+        elif last:
+            fits, memory[buffers] = False, index
+        return None if found is None else distinct(blocks.block[buffers[found[1]]])
 
-    for index in by_cost[:-1]:
-        limit = _limit(instance, index)
-        chosen = left if limit is None else _within(blocks, left, limit, keep_going, tuning=tuning)
-        for _ in range(tuning.spill.rounds):
-            if not keep_going() or not len(chosen):
+    order = by_cost(instance)
+    left = np.arange(blocks.b)
+    for at, index in enumerate(order):
+        later = order[at + 1 :]
+        here = left[home[left, index]]
+        stay = ~home[np.ix_(here, later)].any(axis=1)
+        bound, free = here[stay], here[~stay]
+        chosen = bound
+        if len(free) and keep_going():
+            ranked = _best_first(instance, blocks, home, index, later, tuning=tuning)
+            ranked = np.concatenate([bound, ranked[np.isin(ranked, free)]])
+            limit = end_of(instance, index)
+            if limit is not None:
+                ranked = _within(blocks, ranked, limit, keep_going, tuning=tuning)
+            chosen = np.concatenate([bound, ranked[~np.isin(ranked, bound)]])
+        for turn in range(tuning.spill.rounds):
+            most = len(chosen) == len(bound) or turn == tuning.spill.rounds - 1
+            chosen = bound if most else chosen
+            if not len(chosen):
                 break
-            beyond = settle(chosen, index, keep_going)
-            if beyond is not None and not len(beyond):
-                left = left[~np.isin(left, chosen)]
+            beyond = settle(chosen, index, most)
+            if most or (beyond is not None and not len(beyond)):
                 break
-            fewer = chosen if beyond is None else chosen[~np.isin(chosen, beyond)]
-            chosen = fewer if 0 < len(fewer) < len(chosen) else chosen[: len(chosen) // 2]
-        if not keep_going():
-            break
-    if len(left):
-        settle(left, by_cost[-1], keep_going)
-    return None if (memory < 0).any() else (offsets, memory)
+            out = chosen if beyond is None else beyond
+            kept = chosen[np.isin(chosen, bound) | ~np.isin(chosen, out)]
+            half = len(bound) + (len(chosen) - len(bound)) // 2
+            chosen = kept if len(bound) < len(kept) < len(chosen) else chosen[:half]
+            if not keep_going():
+                chosen = bound
+        left = left[~np.isin(left, blocks.block[memory == index])]
+    return Placed(offsets, memory, fits)
 
 
-def _limit(instance: LmemPacking, index: int) -> int | None:
+def by_cost(instance: LmemPacking) -> list[int]:
+    """Return memories in order of the cost of an access, at equal costs the largest first."""
+
+    def key(index: int) -> tuple[int, int]:
+        end = end_of(instance, index)
+        return instance.memories[index].cost, -(2**62) if end is None else -end
+
+    return sorted(range(len(instance.memories)), key=key)
+
+
+def end_of(instance: LmemPacking, index: int) -> int | None:
     """Return the address that ends a memory: its capacity or the last bank."""
     limits = [instance.memories[index].capacity]
     if instance.banks is not None:
@@ -74,15 +123,38 @@ def _limit(instance: LmemPacking, index: int) -> int | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def _best_first(instance: LmemPacking, blocks: Blocks, *, tuning: PackingTuning) -> Array:
-    """Return all blocks, those first that save most per byte and moment."""
+def _best_first(
+    instance: LmemPacking,
+    blocks: Blocks,
+    home: Array,
+    index: int,
+    later: Sequence[int],
+    *,
+    tuning: PackingTuning,
+) -> Array:
+    """Return all blocks, those first that save most per byte and moment.
+
+    Parameters
+    ----------
+    home : ndarray of bool, shape (b, memories)
+        Where blocks may live.
+    index : int
+        The memory that they are to live in.
+    later : sequence of int
+        Those that they could live in instead.
+    """
     effort.spend(tuning.prices.item * (instance.n + len(blocks.first)))
     owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
     weight = np.zeros(blocks.b)
     np.add.at(weight, owner, (blocks.high - blocks.low) * 1.0 * (blocks.end - blocks.first))
+    if instance.objective is not Objective.SPILL:
+        return np.lexsort((-weight, -blocks.size, home[:, later].sum(axis=1)))
     accesses = np.zeros(blocks.b)
     np.add.at(accesses, blocks.block, instance.accesses)
-    return np.argsort(-accesses / np.maximum(1.0, weight), kind="stable")
+    costs = np.array([instance.memories[k].cost for k in later], dtype=float)
+    instead = np.where(home[:, later], costs, np.inf).min(axis=1)
+    saved = np.where(np.isfinite(instead), instead, 0) - instance.memories[index].cost
+    return np.argsort(-accesses * saved / np.maximum(1.0, weight), kind="stable")
 
 
 def _within(
@@ -114,21 +186,32 @@ def _within(
     return order[taken]
 
 
-def _pack(
+def packed(
     instance: LmemPacking,
+    index: int,
     buffers: Array,
-    capacity: int | None,
     keep_going: Callable[[], bool],
     *,
-    tuning: PackingTuning,
+    tuning: PackingTuning = TUNING,
 ) -> tuple[Array, Array] | None:
-    """Return offsets of the buffers and the positions of those that end above the capacity."""
+    """Return offsets of buffers in a memory, and the positions of those that end above it.
+
+    None where greedy rules find no place.
+
+    Parameters
+    ----------
+    index : int
+        Of the memory.
+    buffers : ndarray of int64
+        That can all live there.
+    keep_going : callable
+        Once it says no, a quick rule must do.
+    """
     effort.spend(
         tuning.spill.made + tuning.spill.buffer * instance.n + 3 * tuning.prices.item * len(buffers)
     )
-    part = instance.select(
-        buffers.tolist(), objective=Objective.PEAK, memories=(), capacity=capacity
-    )
+    limit = end_of(instance, index)
+    part = alone_in(instance, index, buffers, capacity=limit, banks=None, penalties=None)
     blocks = Blocks.of(part)
     found = greedy.portfolio(blocks, keep_going=keep_going, tuning=tuning)
     if found is None and not keep_going():
@@ -139,5 +222,5 @@ def _pack(
     if found is None:
         return None
     offsets = blocks.expand(found)
-    limit = np.iinfo(np.int64).max if capacity is None else capacity
-    return offsets, np.flatnonzero(offsets + part.size > limit)
+    most = np.iinfo(np.int64).max if limit is None else limit
+    return offsets, np.flatnonzero(offsets + part.size > most)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stagepack.instances.packing import LmemPacking, Objective
+from stagepack.instances.packing import LmemPacking
 from stagepack.instances.profile import Array
 
 
@@ -15,10 +15,10 @@ def stack(instance: LmemPacking) -> Array | None:
     """Return offsets without any overlap whatever the lifetimes, shape (n,); O(n).
 
     None where buffers have fixed places, ranges or colocations, or where the stack exceeds the
-    capacity or the objective has several memories.
+    capacity or there are several memories.
     """
     held = instance.allowed or instance.reserved or instance.colocated or instance.memories
-    if held or (instance.fixed >= 0).any() or instance.objective is Objective.SPILL:
+    if held or (instance.fixed >= 0).any():
         return None
     offsets = pile(instance.size, instance.alignment)
     ceiling = instance.ceiling

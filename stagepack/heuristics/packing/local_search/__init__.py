@@ -1,4 +1,4 @@
-"""Local searches that lower a packing: annealing, windows of time, cores, overlaps."""
+"""Local searches that lower a packing: annealing, cores, overlaps, and homes among memories."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from stagepack.kinds import on_demand
 if TYPE_CHECKING:
     from stagepack.heuristics.packing.local_search import annealing as annealing
     from stagepack.heuristics.packing.local_search import cores as cores
+    from stagepack.heuristics.packing.local_search import homes as homes
     from stagepack.heuristics.packing.local_search import overlaps as overlaps
 else:
     __getattr__ = on_demand(__name__)

@@ -63,16 +63,32 @@ class Chooser:
         fastest = self._ticks[speeds.index(max(speeds))]
         self.base = np.zeros(costs.n + 1, dtype=np.int64)
         np.cumsum(np.where(self.has, fastest, UNLIMITED).min(axis=0), out=self.base[1:])
-        uses = len(instance.shared.layer)
-        if uses and (costs.n + 1) ** 2 > tuning.most_runs:
-            raise self._refusal(f"{costs.n:,} layers that share keys are too many", "join layers")
-        self._held = held_once(instance.shared, costs.n) if uses else np.zeros((1, 1), np.int64)
         most = tuning.most_labels
         self._room = kernels.Room(
             np.empty((2, 3, most), dtype=np.int64),
             np.empty((2, most), dtype=np.int64),
             np.empty(len(self.names), dtype=np.int64),
             np.empty((2, most), dtype=np.int64),
+        )
+
+    @cached_property
+    def _held(self) -> Array:
+        """Bytes that runs of layers share, shape (n + 1, n + 1); of one entry where none do."""
+        shared, n = self.instance.shared, self.costs.n
+        if not len(shared.layer):
+            return np.zeros((1, 1), dtype=np.int64)
+        if (n + 1) ** 2 > self.tuning.most_runs:
+            raise self._refusal(f"{n:,} layers that share keys are too many", "join layers")
+        return held_once(shared, n, self.pause)
+
+    @cached_property
+    def _bytes(self) -> tuple[Array, Array, Array]:
+        """Bytes that add up, are stashed, and are there while layers run, each (options, n)."""
+        tokens, carry, every = self.costs.tokens, self.instance.carry, self.figures
+        return (
+            np.stack([one.held + tokens * one.kv_bytes for one in every]),
+            np.stack([one.stash for one in every]),
+            np.stack([one.temporary + carry for one in every]),
         )
 
     def options(self, device_class: int, stashes: int, timed: bool = True) -> kernels.Options:
@@ -87,14 +103,12 @@ class Chooser:
         timed : bool
             Whether ticks matter; else only whether stages fit.
         """
-        instance, capacity = self.instance, self.costs.capacity[device_class]
-        shape = self.has.shape
-        added, peak = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+        capacity, nothing = self.costs.capacity[device_class], np.zeros_like(self._ticks[0])
+        added = peak = nothing
         if capacity is not None:
-            for row, one in enumerate(self.figures):
-                added[row] = one.held + self.costs.tokens * one.kv_bytes + stashes * one.stash
-                peak[row] = one.temporary + instance.carry
-        cost = self._ticks[device_class] if timed else np.zeros(shape, dtype=np.int64)
+            held, stash, peak = self._bytes
+            added = held + stashes * stash
+        cost = self._ticks[device_class] if timed else nothing
         room = UNLIMITED if capacity is None else capacity
         held = self._held if capacity is not None else np.zeros((1, 1), dtype=np.int64)
         return kernels.Options(cost, added, peak, self.has, room, held, self.base)
@@ -134,17 +148,21 @@ class Chooser:
 
     @staticmethod
     def _refusal(what: str, remedy: str) -> InputError:
-        return InputError(what, field="alternatives", remedy=f"use cp-sat, {remedy}")
+        return InputError(what, field="alternatives", remedy=remedy)
 
-    def _ways(self, given: kernels.Options) -> Iterator[kernels.Options]:
+    def _has(self) -> Iterator[Array]:
         """Yield what layers may be at once: of options that stages take as one, each by itself."""
         if self.instance.alternatives_per == "layer":
-            yield given
+            yield self.has
             return
         for option, row in enumerate(self.has):
             has = np.zeros_like(self.has)
             has[0], has[option] = ~row, row
-            yield given._replace(has=has)
+            yield has
+
+    def _ways(self, given: kernels.Options) -> Iterator[kernels.Options]:
+        """Yield the same with what layers may be at once."""
+        return (given._replace(has=has) for has in self._has())
 
     def choose(
         self, given: kernels.Options, first: int, end: int, within: int = UNLIMITED
@@ -170,6 +188,49 @@ class Chooser:
             if found is not None:
                 within, best = found[0] - 1, found[1]
         return best
+
+    def leaner(self, kind: tuple[int, int], first: int, end: int) -> list[int] | None:
+        """Return options with which a stage fits, by a rule of thumb; None: it finds none.
+
+        Layers exchange their fastest options for those of the fewest bytes, first where a byte
+        saved takes the fewest ticks, until the stage fits.  O(w log(w)) for w layers.
+
+        Parameters
+        ----------
+        kind : pair of int
+            The class of its device, and microbatches whose activations it holds.
+        first, end : int
+            The stage [first, end).
+        """
+        device_class, stashes = kind
+        capacity, shared = self.costs.capacity[device_class], self.instance.shared
+        room, at, best, here = UNLIMITED, np.arange(end - first), None, slice(first, end)
+        if capacity is not None:
+            uses = slice(*np.searchsorted(shared.layer, (first, end)).tolist())
+            room = capacity - int(shared.nbytes[np.unique(shared.key[uses])].sum())
+        held, stash, peak = (rows[:, here] for rows in self._bytes)
+        added = held + stashes * stash
+        for has in self._has():
+            ticks = np.where(has[:, here], self._ticks[device_class][:, here], UNLIMITED)
+            nbytes = np.where(has[:, here], added, UNLIMITED)
+            fast, fewest = ticks.argmin(axis=0), nbytes == nbytes.min(axis=0)
+            lean = np.where(fewest, ticks, UNLIMITED).argmin(axis=0)
+            saved = nbytes[fast, at] - nbytes[lean, at]
+            lost = ticks[lean, at] - ticks[fast, at]
+            price = np.where(saved > 0, lost / np.maximum(saved, 1), np.inf)
+            order = np.argsort(price, kind="stable")  # of equal layers, the first ones
+            need = np.append(0, np.cumsum(-saved[order])) + int(nbytes[fast, at].sum())
+            before = np.maximum.accumulate(np.append(0, peak[lean, at][order]))
+            after = np.maximum.accumulate(np.append(0, peak[fast, at][order][::-1]))[::-1]
+            fits = np.flatnonzero(need + np.maximum(before, after) <= room)
+            if len(fits):
+                chosen = fast.copy()
+                chosen[order[: fits[0]]] = lean[order[: fits[0]]]
+                cost = int(ticks[chosen, at].sum())
+                if best is None or cost < best[0]:
+                    best = cost, chosen.tolist()
+        self._spend(len(self.names) * (end - first))
+        return None if best is None else best[1]
 
     def _chosen(
         self, given: kernels.Options, first: int, end: int, within: int
@@ -231,7 +292,8 @@ class Chooser:
 class ChosenCosts(RangeCosts):
     """The costs of stages with the best options of their layers, as far as these are within limits.
 
-    What stages are dearer, or do not fit, is no stage here.
+    What stages are dearer, or do not fit, is no stage here.  Its classes are pairs of a class of
+    devices and the microbatches in flight there; bounds are those of the costs it is made from.
 
     Parameters
     ----------
@@ -244,8 +306,7 @@ class ChosenCosts(RangeCosts):
 
     def __init__(self, chooser: Chooser, limit: int = UNLIMITED, timed: bool = True) -> None:
         costs, instance = chooser.costs, chooser.instance
-        costs.compute_bound(), costs.cut_bound()  # of all layers, kept with what is copied
-        vars(self).update(vars(costs), _reach_cache={}, _fits_cache={})
+        super().__init__(instance, chooser.pause)
         self._chooser, order = chooser, costs.order
         most = int(order.stashes.max()) + 1
         kinds, number = np.unique(order.device_class * most + order.stashes, return_inverse=True)
@@ -273,6 +334,14 @@ class ChosenCosts(RangeCosts):
             self._least.append(chooser.table(given, within, spare, last))
         self._work = [np.where(table < UNLIMITED, table, 0) for table in self._least]
 
+    @property
+    def _compute_bound(self) -> int:
+        return self._chooser.costs.compute_bound()
+
+    @property
+    def _cut_bounds(self) -> tuple[int, int, int]:
+        return self._chooser.costs._cut_bounds
+
     def _within(self, c: int, limit: int) -> tuple[Array, int]:
         """Return the most ticks of stages by where they begin, and those above their least."""
         costs = self._chooser.costs
@@ -289,7 +358,7 @@ class ChosenCosts(RangeCosts):
                 spare = limit - least + costs.rounding
         return within, spare
 
-    def fits_matrix(self, device_class: int, stashes: int) -> Array:
+    def fits_matrix(self, device_class: int, stashes: int, pause: Pause = lambda: None) -> Array:
         """Return, shape (n + 1, n + 1), whether [a, b) is a stage here.
 
         Parameters
@@ -298,6 +367,8 @@ class ChosenCosts(RangeCosts):
             A kind of devices with microbatches.
         stashes : int
             Counted with the kind.
+        pause : callable
+            As :meth:`.RangeCosts.fits_matrix` takes it.
         """
         fits = self._least[device_class] < UNLIMITED
         return np.asarray(fits & self.allowed[:, None] & self.allowed[None, :])

@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from stagepack.errors import InputError
 from stagepack.heuristics.pipeline import dp
 from stagepack.heuristics.pipeline.bounds import objective_bound
 from stagepack.heuristics.pipeline.options.costs import Chooser, ChosenCosts, Pause
@@ -32,16 +31,10 @@ def solve(
     Raises
     ------
     InputError
-        When stages have too many trade-offs, and no partition is known.
+        When stages have too many trade-offs.
     Stopped
         When the time is over.
     """
-    return dp.attempt(_search, costs, progress, tuning)
-
-
-def _search(
-    costs: RangeCosts, progress: Progress[PipelineSolution], tuning: PipelineTuning
-) -> bool:
     instance, chooser = costs.instance, Chooser(costs, tuning.options, progress.require_time)
     if progress.solution is None:
         found = any_that_fits(costs, progress, tuning, chooser)
@@ -62,9 +55,6 @@ def _search(
         finally:
             if part.solution is not None:
                 progress.offer(part.solution, "dp")
-        if part.reason:
-            progress.reason = part.reason
-            return True
         progress.require_time()
         beyond = costs.bound(limit + 1)
         bound = part.bound if fits and part.bound is not None else beyond
@@ -116,24 +106,38 @@ def any_that_fits(
 
 
 def chosen_for(
-    costs: RangeCosts, solution: PipelineSolution, tuning: PipelineTuning, pause: Pause
+    costs: RangeCosts,
+    solution: PipelineSolution,
+    tuning: PipelineTuning,
+    pause: Pause,
+    closely: bool,
 ) -> PipelineSolution | None:
-    """Return the stages of a partition with their best choices, or any; None: none fit."""
-    chooser = Chooser(costs, tuning.options, pause)
-    try:
-        return _rechosen(chooser, solution, timed=True)
-    except InputError:
-        return _rechosen(chooser, solution, timed=False)
+    """Return the stages of a partition with choices that fit; None: none do, or none are found.
 
+    Parameters
+    ----------
+    solution : PipelineSolution
+        Its choices do not matter.
+    pause : callable
+        Called now and then; what it raises ends the search.
+    closely : bool
+        Whether to take the best choices; else those of a rule of thumb, which may find none.
 
-def _rechosen(chooser: Chooser, solution: PipelineSolution, timed: bool) -> PipelineSolution | None:
-    """Return the same stages with their best choices; where nothing is timed, with any that fit."""
-    costs, instance, chosen = chooser.costs, chooser.instance, list[int]()
+    Raises
+    ------
+    InputError
+        When a stage has too many trade-offs to take the best.
+    """
+    chooser, instance = Chooser(costs, tuning.options, pause), costs.instance
+    chosen = list[int]()
     for at, (a, b, device) in enumerate(solution.stages):
         left = len(solution.devices) - at
         stashes = min(instance.microbatches, left) if instance.training else 0
-        given = chooser.options(int(costs.device_class[device]), stashes, timed)
-        found = chooser.choose(given, a, b)
+        kind = int(costs.device_class[device]), stashes
+        if closely:
+            found = chooser.choose(chooser.options(*kind), a, b)
+        else:
+            found = chooser.leaner(kind, a, b)
         if found is None:
             return None
         chosen += found

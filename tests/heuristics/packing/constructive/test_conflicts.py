@@ -86,14 +86,16 @@ def test_placements_are_valid_and_upside_down_none_is_higher(seed: int) -> None:
     graph, size = conflicts.rows(instance, going), instance.size
     placed = conflicts.first_fit(graph, np.arange(instance.n), going)
     assert placed is not None
+    around, *_ = conflicts.weigh(graph, going)
     peak = int((placed + size).max())
     for found, source in itertools.islice(
-        conflicts.placements(graph, np.arange(instance.n), placed, going),
-        3 * TUNING.conflicts.sweeps,
+        conflicts.placements(graph, np.arange(instance.n), placed, around, going),
+        8 * TUNING.conflicts.sweeps,
     ):
         assert instance.check(PackingSolution.of(instance, found)) == ()
         if source == "first fit, upside down":
             assert int((found + size).max()) <= peak
+        if source in ("first fit, upside down", conflicts.DIVE):
             peak = int((found + size).max())
 
 
@@ -191,7 +193,8 @@ def test_asks_several_times_a_second() -> None:
     assert (
         conflicts.first_fit(graph, np.arange(14), lambda: next(looks, False), tuning=tuning) is None
     )
-    assert not list(conflicts.placements(graph, np.arange(14), none, lambda: False, tuning=tuning))
+    late = conflicts.placements(graph, np.arange(14), none, none, lambda: False, tuning=tuning)
+    assert not list(late)
 
 
 def test_first_fit_is_counted_by_neighbours_where_these_are_few() -> None:
@@ -202,3 +205,43 @@ def test_first_fit_is_counted_by_neighbours_where_these_are_few() -> None:
     before = effort.spent()
     conflicts.first_fit(graph, np.arange(n), lambda: True)
     assert effort.spent() - before < 2 * TUNING.conflicts.placed * len(graph.other)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_dive_places_whoever_has_the_lowest_place(seed: int) -> None:
+    instance = drawn(seed, alignment=1 + 3 * (seed % 2))
+    graph, n = conflicts.rows(instance, going), instance.n
+    order = np.random.default_rng(seed).permutation(n)
+    meets: list[set[int]] = [set() for _ in range(n)]
+    for i, j in [] if instance.conflicts is None else instance.conflicts.tolist():
+        meets[i].add(j)
+        meets[j].add(i)
+    expected: dict[int, int] = {}
+    while len(expected) < n:
+        floor = {}
+        for i in set(order.tolist()) - set(expected):
+            top = max(
+                (expected[j] + int(instance.size[j]) for j in meets[i] & set(expected)), default=0
+            )
+            floor[i] = -(-top // int(instance.alignment[i])) * int(instance.alignment[i])
+        lowest = min(floor.values())
+        expected[next(i for i in order.tolist() if floor.get(i) == lowest)] = lowest
+    for budget in (1, 30, 10**6):
+        tuning = TUNING.changed({"conflicts": {"budget": budget}})
+        found = conflicts.dive(graph, order, going, tuning=tuning)
+        assert found is not None
+        assert found.tolist() == [expected[i] for i in range(n)]
+    assert conflicts.dive(graph, order, lambda: False) is None
+
+
+def test_peeling_finds_the_heaviest_of_crossing_cliques() -> None:
+    few, many = range(1, 4), range(4, 14)
+    pairs = [(0, i) for i in few] + [(i, j) for g in (few, many) for i in g for j in g if i < j]
+    pairs += [(i, j) for i in few for j in list(many)[:3]]
+    instance = LmemPacking.from_arrays([9, 8, 8, 8] + [4] * 10, conflicts=pairs)
+    graph = conflicts.rows(instance, going)
+    around, *_ = conflicts.weigh(graph, going)
+    tuning = TUNING.changed({"conflicts": {"clique_passes": 0}})
+    weight, members = conflicts.heavy_clique(graph, around, going, tuning=tuning)
+    assert weight == max(40, 9 + 24, 24 + 12)
+    assert members.tolist() == list(many)

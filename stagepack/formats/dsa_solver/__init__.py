@@ -1,0 +1,1 @@
+"""Documents of dsa-solver: allocation problems of compilers, and their solutions."""
