@@ -282,10 +282,6 @@ def _auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) 
         return
     attempt = Attempt(instance, progress, tuning=settings.tuned(TUNING))
     tuning = attempt.tuning
-    if instance.objective is Objective.PENALTIES:
-        _start(attempt, settings)
-        methods.penalties.solve(attempt, settings)
-        return
     many = attempt.blocks.b > tuning.scale.blocks
     large = many or attempt.blocks.pairs > min(tuning.scale.pairs, tuning.exact.pair_limit)
     dived = large and (many or not constructive.dive.unsupported(attempt.blocks.rounded))
@@ -302,6 +298,9 @@ def _auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) 
     low = _start(attempt, settings)
     if instance.memories:
         methods.memories.choose(attempt, settings, _within("auto"))
+        return
+    if instance.objective is Objective.PENALTIES:
+        methods.penalties.solve(attempt, settings)
         return
     if attempt.peak_only:
         low = steps.search_rigid(attempt, low)
