@@ -101,7 +101,17 @@ class Sharing:
         return found.status
 
     def anneal(self, seed: int, seconds: float, *, anew: bool = False) -> None:
-        """Lower the cost for some seconds of work, with random numbers of `seed`, maybe `anew`."""
+        """Lower the cost for some time.
+
+        Parameters
+        ----------
+        seed : int
+            Of random numbers.
+        seconds : float
+            Of work.
+        anew : bool
+            Whether it begins anywhere, not at the best placement.
+        """
         attempt = self.attempt
         if not attempt.keep_going():
             return

@@ -110,7 +110,12 @@ def test_the_heuristic_stays_above_the_least_cost_and_says_no_bound_above_it() -
     for seed in seeds(10):
         case = given(seed)
         best = least(case, case["capacity"])
-        result = sp.solve(instance_of(case), method="reuse-aware", time_limit=0.05)
+        result = sp.solve(
+            instance_of(case),
+            method="reuse-aware",
+            time_limit=0.1,
+            options={"deterministic": True},
+        )
         assert (result.objective is None) == (best is None), seed
         if best is not None and result.objective is not None:
             assert (result.bound or 0) <= best <= result.objective

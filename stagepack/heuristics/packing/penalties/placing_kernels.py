@@ -149,10 +149,21 @@ def _weigh(i: int, more: float, search: Placing) -> None:
 def anneal(search: Placing, hot: float, cold: float, more: float, floor: int, steps: int) -> int:
     """Move blocks, each to a place drawn by what it weighs; return how many steps are left.
 
-    A place is drawn with a probability proportional to exp(-weight / temperature), which falls
-    from `hot` to `cold` over these `steps`.  Clashes of a block that moves nowhere better weigh
-    `more` from then on.  Ends early once the best one costs no more than `floor`.  Calls end
+    A place is drawn with a probability proportional to exp(-weight / temperature).  Calls end
     between two moves.
+
+    Parameters
+    ----------
+    search : Placing
+        Goes on from call to call.
+    hot, cold : float
+        The temperature falls from one to the other over all steps.
+    more : float
+        What a clash weighs more once a move of its block has left it.
+    floor : int
+        The call ends early once the best placement costs no more.
+    steps : int
+        Those to be done.
     """
     movable, left, until = search.movable, steps, steps
     temperature, factor = hot, (cold / hot) ** (1.0 / 64)
