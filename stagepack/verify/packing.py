@@ -230,7 +230,7 @@ def _place(instance: PackingData, _: Evidence, claimed: Claimed) -> None:
 
 def _floor(instance: PackingData, _: Evidence, claimed: Claimed) -> None:
     least, objective = 0, instance.objective.value
-    if objective not in (*PEAKS, "moves", "spill"):
+    if objective not in (*PEAKS, "moves", "spill", "penalties"):
         raise UnprovedError(f"the objective {objective} is not looked at")
     if objective == "spill":
         costs = [memory.cost for memory in instance.memories]

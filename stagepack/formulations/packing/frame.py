@@ -36,6 +36,7 @@ import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.heuristics.packing.homes import alone_in, possible
+from stagepack.heuristics.packing.penalties.pairs import Pairs
 from stagepack.instances.packing.blocks import Blocks, aligned_unit
 from stagepack.instances.packing.data import PackingSolution
 from stagepack.instances.packing.instance import LmemPacking
@@ -224,6 +225,9 @@ class Frame:
                     min((int(costs[k]) for k in self.homes(i)), default=0)
                     for i, costs in enumerate(self.spill)
                 )
+            case Objective.PENALTIES:
+                self.gain = math.gcd(self.pairs.certain, *self.pairs.cost.tolist()) or 1
+                self.least = self.pairs.certain
             case Objective.PEAK | Objective.FIT:
                 pass
             case unknown:
@@ -342,6 +346,8 @@ class Frame:
         """Classes of two and more blocks that any allocation may exchange for one another."""
         special = {i for pair in self.shares for i in pair}
         special.update(i for i, _, _ in self.stays)
+        if self.instance.objective is Objective.PENALTIES:
+            special.update(self.pairs.member.ravel().tolist())
         if self.instance.objective is Objective.BANK_CONFLICTS:
             special.update(i for pair in self.bank_pairs for i, _ in pair)
         classes: dict[object, list[int]] = {}
@@ -365,6 +371,11 @@ class Frame:
             apart = max(high - low for _, _, low, high in self.pieces[members[0]])
             for i, j in itertools.pairwise(members):
                 yield i, j, apart
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """Pairs of blocks that share addresses at a cost."""
+        return Pairs.of(self.instance, self.blocks)
 
     # ------------------------------------------------------------------ banks
 
