@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from stagepack.errors import InputError
@@ -10,8 +12,12 @@ from stagepack.heuristics.packing import homes
 from stagepack.instances.packing import LmemPacking, Memory, Objective, View
 
 
-def four(**options: object) -> LmemPacking:
-    given = {"memories": [("a", 10), ("b", 20), ("c", None)], "objective": "peak", **options}
+def four(**options: Any) -> LmemPacking:
+    given: dict[str, Any] = {
+        "memories": [("a", 10), ("b", 20), ("c", None)],
+        "objective": "peak",
+        **options,
+    }
     return LmemPacking.from_arrays(
         [4, 4, 12, 30], [0, 1, 2, 3], [2, 3, 4, 5], ids=["conv1", "conv2", "x=1", "y"], **given
     )

@@ -48,7 +48,7 @@ class Paced(Asked):
 def test_a_normal_form_is_made_within_the_limit(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    instance = LmemPacking.from_arrays([3, 5, 7], conflicts=[(0, 1), (1, 2)])
+    instance = LmemPacking.from_arrays([3, 5, 7, 2], conflicts=[(0, 1), (1, 2), (2, 3), (0, 3)])
     heard, make, keep_going = [0], Blocks._of, Progress.keep_going
     asked: list[int] = []
 

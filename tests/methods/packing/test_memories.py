@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -100,11 +102,12 @@ def peaks(instance: LmemPacking, result: Result[PackingSolution]) -> tuple[int, 
     return sp.measure(instance, result.solution).peaks
 
 
-def layers(n: int = 24, **options: object) -> LmemPacking:
+def layers(n: int = 24, **options: Any) -> LmemPacking:
     """Return a chain of n buffers, each alive with the next, in a small and a large memory."""
     size = [16 * (1 + 7 * i % 5) for i in range(n)]
     start = list(range(n))
-    given = {"memories": [("fast", 160), ("slow", 10**6)], "objective": "peak", **options}
+    memories = [("fast", 160), ("slow", 10**6)]
+    given: dict[str, Any] = {"memories": memories, "objective": "peak", **options}
     return LmemPacking.from_arrays(size, start, [at + 2 for at in start], **given)
 
 
@@ -118,7 +121,9 @@ def test_each_memory_apart_is_the_instance_of_that_memory() -> None:
     assert result.status is Status.OPTIMAL
     for index, peak in enumerate(peaks(instance, result)):
         assert instance.homes is not None
-        alone = instance.within(index, np.flatnonzero(instance.homes[:, index]), objective="peak")
+        alone = instance.within(
+            index, np.flatnonzero(instance.homes[:, index]).tolist(), objective="peak"
+        )
         assert sp.solve(alone).objective == peak
     assert result.proof == "witness"
     assert not sp.check_result(instance, result).false
