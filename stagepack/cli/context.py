@@ -233,7 +233,7 @@ def instance_of(source: str, context: JsonObject) -> Instance:
     for name, value in later.items():
         change = own.get(name)
         if change is not None and change.texts:
-            made = kinds.named(problem.kind, "instances", change.texts)
+            made = kinds.named(problem.kind, "formats", change.texts)
             changes |= made(value, problem, changes)
         elif change is not None and change.read:
             changes[name] = kinds.named(problem.kind, "formats", change.read)(value, problem)

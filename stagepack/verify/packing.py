@@ -73,15 +73,14 @@ def _require(instance: PackingData, claimed: Claimed, least: float, what: str) -
 
 def _load(instance: PackingData, evidence: Evidence, claimed: Claimed) -> None:
     moment = evidence["moment"] if "moment" in evidence else _heaviest(instance, claimed)
-    held = _alive(instance, moment, claimed)
-    if "members" in evidence:
-        members = set(evidence["members"])
-        held = {i: window for i, window in held.items() if i in members}
+    held = _alive(instance, moment, claimed, evidence)
     _require(instance, claimed, _together(instance, held), f"moment {moment}")
 
 
-def _alive(instance: PackingData, moment: int, claimed: Claimed) -> dict[int, Window]:
-    """Return what is held at a moment, by buffer."""
+def _alive(
+    instance: PackingData, moment: int, claimed: Claimed, evidence: Evidence
+) -> dict[int, Window]:
+    """Return what is held at a moment, by buffer: those that are named, if any are."""
     turns, held = turns_of(instance, moment), {}
     lives = zip(instance.size.tolist(), instance.start.tolist(), instance.end.tolist(), strict=True)
     for i, (nbytes, start, end) in enumerate(lives):
@@ -91,6 +90,8 @@ def _alive(instance: PackingData, moment: int, claimed: Claimed) -> dict[int, Wi
     for gap in instance.gaps:  # within one lifetime, which is a period at most
         if any(gap.start <= now < gap.end for now in turns):
             held[gap.buffer] = gap.low, gap.high
+    if "members" in evidence:
+        held = {i: window for i, window in held.items() if i in set(evidence["members"])}
     return held
 
 
@@ -126,10 +127,9 @@ def _members(instance: PackingData, evidence: Evidence, claimed: Claimed) -> dic
     met |= {(min(i, j), max(i, j)) for i in alone for j in members if i != j}
     if instance.conflicts is None and 2 * len(met) < len(members) * (len(members) - 1):
         met |= _at_once(instance, members, claimed)
-    conflicts: Any = () if instance.conflicts is None else instance.conflicts
-    for begin in range(0, len(conflicts), PART):
+    for begin in range(0, 0 if instance.conflicts is None else len(instance.conflicts), PART):
         claimed.step(0)
-        for i, j in conflicts[begin : begin + PART].tolist():
+        for i, j in instance.conflicts[begin : begin + PART].tolist():
             if i in members and j in members:
                 met.add((min(i, j), max(i, j)))
     if 2 * len(met) < len(members) * (len(members) - 1):
@@ -158,8 +158,8 @@ def _memories(instance: PackingData, evidence: Evidence, claimed: Claimed) -> No
     for crowd in evidence["sets"]:
         memories = {index for index in crowd["memories"] if 0 <= index < len(instance.memories)}
         held = (
-            _alive(instance, crowd["moment"], claimed)
-            if instance.conflicts is None
+            _alive(instance, crowd["moment"], claimed, crowd)
+            if "moment" in crowd
             else _members(instance, crowd, claimed)
         )
         inside = {i: window for i, window in held.items() if where[i] <= memories}
@@ -264,7 +264,7 @@ def _place(instance: PackingData, _: Evidence, claimed: Claimed) -> None:
 
 def _floor(instance: PackingData, _: Evidence, claimed: Claimed) -> None:
     least, objective = 0, instance.objective.value
-    if objective not in (*PEAKS, "moves", "spill"):
+    if objective not in (*PEAKS, "moves", "spill", "penalties"):
         raise UnprovedError(f"the objective {objective} is not looked at")
     if objective == "spill":
         costs = [memory.cost for memory in instance.memories]

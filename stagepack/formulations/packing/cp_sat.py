@@ -27,11 +27,13 @@ Variables
                      unit would; it ends in bank l_ias = f_is + (a - 1) div bank + g_ias
     below_e, above_e, c_e   the banks of the first buffer of pair e lie below, above, neither
     p_ia             such a buffer shares no bank with a larger one of its pairs
+    below_p, above_p, share_p   the first block of penalised pair p lies below, above, neither
 Objective
     minimise    z                                    peak, fit
                 weight sum of count_e c_e + z        bank-conflicts
                 sum of bytes_iv (1 - stay_iv)        moves
                 sum of cost_ik m_ik                  spill
+                sum of cost_p share_p                penalties
 Constraints
     apart       the rectangles of P_i, i not in S, do not overlap (in each memory)
     pairs       o_j - o_i in run t of D_ij where x_ijt; one x_ijt holds (where i and j lie in one
@@ -46,6 +48,8 @@ Constraints
     conflicts   below_e + above_e + c_e = 1; l_ias < f_jt where below_e, l_jbt < f_is where above_e
     cliques     of buffers of which every two are in E, those with p_ia have banks of their own;
                 z >= all their banks, less those of the smaller buffer for each c_e
+    share       o_j >= o_i + high_i - low_j where below_p, and so on; one of below_p, above_p and
+                share_p holds (where i and j lie in one memory)
 Size
     |B| + 1 variables, two intervals a piece, |B| rows for the peak and one constraint `apart` for
     each run of sections that pieces bridge (all times |M| with several memories); three variables
@@ -115,6 +119,9 @@ class CpSat(PackingModel):
             case Objective.MOVES:
                 chosen = True
                 largest = max(largest, frame.movable // frame.gain)
+            case Objective.PENALTIES:
+                chosen = True
+                largest = max(largest, int(frame.pairs.cost.sum()) // frame.gain)
             case Objective.SPILL:
                 largest = max(largest, int(frame.spill.max(axis=1).sum()) // frame.gain)
             case Objective.PEAK | Objective.FIT:
@@ -151,6 +158,8 @@ class CpSat(PackingModel):
                 self._stays()
             case Objective.SPILL:
                 self._spill()
+            case Objective.PENALTIES:
+                self._share()
             case Objective.BANK_CONFLICTS:
                 self._peak()
                 self._banks()
@@ -338,6 +347,26 @@ class CpSat(PackingModel):
         """Minimise the cost of all accesses."""
         self._minimise(self.frame.spill.ravel().tolist(), [m for row in self.m for m in row], 0)
 
+    def _share(self) -> None:
+        """Of below_p, above_p and share_p one holds; minimise the cost of those that share."""
+        frame, model, pairs = self.frame, self.model, self.frame.pairs
+        low, high = (pairs_of // frame.unit for pairs_of in (pairs.low, pairs.high))
+        self.share: list[tuple[IntVar, IntVar, IntVar]] = []
+        for p, (i, j) in enumerate(pairs.member.tolist()):
+            self._spend(self.tuning.cp_sat_bank_pair)
+            below, above, share = (model.new_bool_var(f"{name}{p}") for name in ("b", "a", "s"))
+            if self.m:
+                for one, other in zip(self.m[i], self.m[j], strict=True):
+                    model.add_bool_or(~one, ~other, below, above, share)
+            else:
+                model.add_exactly_one(below, above, share)
+            ends = self.o[i] + int(high[p, 0]), self.o[j] + int(high[p, 1])
+            model.add(ends[0] <= self.o[j] + int(low[p, 1])).only_enforce_if(below)
+            model.add(ends[1] <= self.o[i] + int(low[p, 0])).only_enforce_if(above)
+            self.share.append((below, above, share))
+        shares = [share for _, _, share in self.share]
+        self._minimise(pairs.cost.tolist(), shares, pairs.certain)
+
     def _banks(self) -> None:
         """o_i + s = bank f_is + r_is, and g_ias where r_is + (a - 1) mod bank >= bank."""
         frame, model, bank = self.frame, self.model, self.frame.bank
@@ -462,11 +491,22 @@ class CpSat(PackingModel):
                     values[stay.index] = offsets[i] == at
             case Objective.BANK_CONFLICTS:
                 self._hint_banks(values, offsets)
+            case Objective.PENALTIES:
+                self._hint_shares(values, offsets, memory)
             case Objective.SPILL | Objective.PEAK | Objective.FIT:
                 pass
             case unknown:
                 assert_never(unknown)
         return values
+
+    def _hint_shares(self, values: Array, offsets: Array, memory: Array | None) -> None:
+        """Enter which penalised pairs share, and which of the others lies below."""
+        pairs, unit = self.frame.pairs, self.frame.unit
+        shared = pairs.shared(offsets * unit)
+        for p, (i, j) in enumerate(pairs.member.tolist()):
+            if memory is None or memory[i] == memory[j]:
+                which = 2 if shared[p] else int(offsets[i] > offsets[j])
+                values[self.share[p][which].index] = 1
 
     def _hint_banks(self, values: Array, offsets: Array) -> None:
         """Enter the values of what speaks of banks."""

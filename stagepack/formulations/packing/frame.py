@@ -35,9 +35,10 @@ from typing import assert_never
 import numpy as np
 
 from stagepack.errors import InputError
+from stagepack.heuristics.packing.homes import alone_in, possible
+from stagepack.heuristics.packing.penalties.pairs import Pairs
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.packing.data import PackingSolution
-from stagepack.instances.packing.homes import alone_in, possible
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.places import aligned_unit
 from stagepack.instances.packing.problem import Objective
@@ -228,6 +229,9 @@ class Frame:
                     min((int(costs[k]) for k in self.homes(i)), default=0)
                     for i, costs in enumerate(self.spill)
                 )
+            case Objective.PENALTIES:
+                self.gain = math.gcd(self.pairs.certain, *self.pairs.cost.tolist()) or 1
+                self.least = self.pairs.certain
             case Objective.PEAK | Objective.FIT:
                 pass
             case unknown:
@@ -347,6 +351,8 @@ class Frame:
         """Classes of two and more blocks that any allocation may exchange for one another."""
         special = {i for pair in self.shares for i in pair}
         special.update(i for i, _, _ in self.stays)
+        if self.instance.objective is Objective.PENALTIES:
+            special.update(self.pairs.member.ravel().tolist())
         if self.instance.objective is Objective.BANK_CONFLICTS:
             special.update(item[0] for pair in self.bank_pairs for item in pair)
         classes: dict[object, list[int]] = {}
@@ -370,6 +376,11 @@ class Frame:
             apart = max(high - low for _, _, low, high in self.pieces[members[0]])
             for i, j in itertools.pairwise(members):
                 yield i, j, apart
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """Pairs of blocks that share addresses at a cost."""
+        return Pairs.of(self.instance, self.blocks)
 
     # ------------------------------------------------------------------ banks
 

@@ -123,7 +123,7 @@ class _OneOf:
 
 
 class Milp(PackingModel):
-    """The order model as a `Linear`; expresses every instance."""
+    """The order model as a `Linear`; expresses every instance, without penalties."""
 
     # With 1e-9 HiGHS 1.12 called 24 of 125 random packings infeasible or a worse peak optimal, 1.16
     # 5 of 183; with its own tolerance neither of them one of 308.
@@ -131,7 +131,9 @@ class Milp(PackingModel):
 
     @staticmethod
     def unsupported(instance: LmemPacking) -> str:
-        """Return why the model does not apply or would be too large, or ''."""
+        """Return what the model does not express, or why it would be too large, or ''."""
+        if instance.objective is Objective.PENALTIES:
+            return "knows nothing of penalties; use cp-sat"
         if any(memory.reserved or memory.alignment > 1 for memory in instance.memories):
             return "takes no memories with reserved ranges or alignments of their own; use cp-sat"
         return PackingModel.unsupported(instance)
@@ -221,6 +223,8 @@ class Milp(PackingModel):
                 self._conflicts()
             case Objective.PEAK | Objective.FIT:
                 self._minimise(self.z)
+            case Objective.PENALTIES:
+                raise InputError(self.unsupported(self.instance), field="objective")
             case unknown:
                 assert_never(unknown)
         self.infeasible = self.program.contradiction
@@ -479,7 +483,7 @@ class Milp(PackingModel):
                     values[stay.index] = at[i] == v
             case Objective.BANK_CONFLICTS:
                 self._hint_banks(values, at)
-            case Objective.SPILL | Objective.PEAK | Objective.FIT:
+            case Objective.SPILL | Objective.PEAK | Objective.FIT | Objective.PENALTIES:
                 pass
             case unknown:
                 assert_never(unknown)

@@ -165,7 +165,7 @@ def objective_bound(
 
     `keep_going` is asked now and then; once it says no, what is known by then is returned.
     """
-    if instance.objective is Objective.MOVES:
+    if instance.objective in (Objective.MOVES, Objective.PENALTIES):
         return 0, witness("floor")
     (bound, section), placed = heaviest(blocks), placed_bound(blocks)
     weight, clique = heavy_clique(instance, blocks, keep_going, tuning=tuning)

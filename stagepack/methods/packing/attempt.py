@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from stagepack.evidence import SEARCHED, Evidence, witness
 from stagepack.heuristics import effort
-from stagepack.heuristics.packing import bounds, exact_search, memory_bounds
+from stagepack.heuristics.packing import bounds, exact_search, homes, memory_bounds
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
-from stagepack.instances.packing import LmemPacking, Objective, PackingSolution, homes
+from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.progress import Progress, Stopped

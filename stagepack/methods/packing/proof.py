@@ -73,7 +73,8 @@ def prove(
         Asked between chunks of work.
     """
     most = instance.ceiling if bound is None else math.ceil(bound) - 1
-    if most is None or instance.memories or instance.objective is Objective.MOVES:
+    others = (Objective.MOVES, Objective.PENALTIES)
+    if most is None or instance.memories or instance.objective in others:
         return None
     if most >= LARGEST:  # more than all buffers together
         return None

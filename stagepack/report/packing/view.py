@@ -184,7 +184,7 @@ class PackingView(View[LmemPacking, PackingSolution]):
         if value is None:
             return as_text.NOTHING
         objective = instance.objective
-        if objective is Objective.SPILL:
+        if objective in (Objective.SPILL, Objective.PENALTIES):
             return as_text.number(value)
         if objective is Objective.BANK_CONFLICTS and instance.banks is not None:
             if instance.banks.weight is not None:
@@ -195,7 +195,7 @@ class PackingView(View[LmemPacking, PackingSolution]):
 
     def unit(self, instance: LmemPacking) -> str:
         """Return what objectives are counted in."""
-        if instance.objective is Objective.SPILL:
+        if instance.objective in (Objective.SPILL, Objective.PENALTIES):
             return "cost"
         if instance.objective is Objective.BANK_CONFLICTS:
             return f"bytes, and {as_text.number(instance.conflict_weight)} a conflict"
@@ -203,7 +203,8 @@ class PackingView(View[LmemPacking, PackingSolution]):
 
     def unit_of(self, objective: str) -> str:
         """Return what an objective is counted in, as far as its name tells."""
-        return "" if objective in (Objective.BANK_CONFLICTS, Objective.SPILL) else "bytes"
+        others = (Objective.BANK_CONFLICTS, Objective.SPILL, Objective.PENALTIES)
+        return "" if objective in others else "bytes"
 
     def solution_facts(self, instance: LmemPacking, solution: PackingSolution) -> JsonObject:
         """Return what a solution amounts to, as plain data under the names it has in JSON."""

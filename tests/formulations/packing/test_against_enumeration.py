@@ -29,6 +29,8 @@ def random_case(seed: int) -> LmemPacking:
 
 
 def agree(instance: LmemPacking, model: type[Formulation]) -> None:
+    if model.unsupported(instance):
+        return
     best = brute_force(instance)
     found = optimum(model(instance))
     if best is None:
