@@ -127,9 +127,10 @@ def _members(instance: PackingData, evidence: Evidence, claimed: Claimed) -> dic
     met |= {(min(i, j), max(i, j)) for i in alone for j in members if i != j}
     if instance.conflicts is None and 2 * len(met) < len(members) * (len(members) - 1):
         met |= _at_once(instance, members, claimed)
-    for begin in range(0, 0 if instance.conflicts is None else len(instance.conflicts), PART):
+    conflicts: Any = () if instance.conflicts is None else instance.conflicts
+    for begin in range(0, len(conflicts), PART):
         claimed.step(0)
-        for i, j in instance.conflicts[begin : begin + PART].tolist():
+        for i, j in conflicts[begin : begin + PART].tolist():
             if i in members and j in members:
                 met.add((min(i, j), max(i, j)))
     if 2 * len(met) < len(members) * (len(members) - 1):

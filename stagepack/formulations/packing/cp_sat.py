@@ -69,9 +69,9 @@ from stagepack.formulations.base import LARGEST_FACTOR, LARGEST_VALUE
 from stagepack.formulations.packing.frame import Begin, Frame, Interval, Item, smaller_item
 from stagepack.formulations.packing.model import PackingModel
 from stagepack.heuristics.packing.tuning import TUNING, ModelTuning, PackingTuning
-from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.packing.data import PackingSolution
 from stagepack.instances.packing.instance import LmemPacking
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.packing.problem import Objective
 from stagepack.instances.profile import Array
 

@@ -1,7 +1,8 @@
 """Data that the models of packing share: the instance in units, its windows and distances.
 
-All addresses are multiples of the unit of :class:`~stagepack.instances.packing.blocks.Blocks`, such
-that some optimal placement uses only multiples of it.  Buffers with the same offset form a block.
+All addresses are multiples of the unit of
+:class:`~stagepack.instances.packing.normal_form.blocks.Blocks`, such that some optimal placement
+uses only multiples of it.  Buffers with the same offset form a block.
 The distance d = offset_j - offset_i of two blocks that are in use at the same time must lie in one
 of a few intervals: i below j, i above j, or within the space that windows and gaps leave free.
 
@@ -37,10 +38,10 @@ import numpy as np
 from stagepack.errors import InputError
 from stagepack.heuristics.packing.homes import alone_in, possible
 from stagepack.heuristics.packing.penalties.pairs import Pairs
-from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.packing.data import PackingSolution
 from stagepack.instances.packing.instance import LmemPacking
-from stagepack.instances.packing.places import aligned_unit
+from stagepack.instances.packing.normal_form.blocks import Blocks
+from stagepack.instances.packing.normal_form.places import aligned_unit
 from stagepack.instances.packing.problem import Objective
 from stagepack.instances.profile import Array
 

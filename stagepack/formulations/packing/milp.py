@@ -72,9 +72,9 @@ from stagepack.formulations.packing.model import PackingModel
 from stagepack.formulations.program import Program, Sum, total
 from stagepack.formulations.whole import require_costs
 from stagepack.heuristics.packing.tuning import TUNING, ModelTuning, PackingTuning
-from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.packing.data import PackingSolution
 from stagepack.instances.packing.instance import LmemPacking
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.packing.problem import Objective
 from stagepack.linear import Array
 

@@ -21,7 +21,7 @@ from stagepack.heuristics.packing import bounds
 from stagepack.heuristics.packing.homes import alone_in
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.profile import Array
 
 

@@ -32,7 +32,7 @@ from stagepack.heuristics.packing.constructive.rules import RULES, Measures
 from stagepack.heuristics.packing.relocation_kernels import sieve
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.profile import Array
 
 RULE = "best-fit-lifetime"

@@ -18,7 +18,7 @@ from stagepack.heuristics.packing import (
 )
 from stagepack.heuristics.packing.constructive.rules import BANKS, RULES, Rule
 from stagepack.instances.packing import KIND, LmemPacking, Objective, PackingSolution
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.kinds import on_demand
 from stagepack.methods import Method, Settings, Table
 from stagepack.progress import Progress

@@ -11,7 +11,7 @@ from stagepack.heuristics import effort
 from stagepack.heuristics.packing import bounds, exact_search, homes, memory_bounds
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.progress import Progress, Stopped
 from stagepack.result import Event, EventKind

@@ -22,7 +22,7 @@ from stagepack.heuristics.packing.exact_search import exact
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.arrays import distinct
 from stagepack.instances.packing import LmemPacking, Objective
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.methods.models import PACE
 from stagepack.methods.packing.attempt import PackingProgress

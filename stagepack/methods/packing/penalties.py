@@ -23,7 +23,7 @@ from stagepack.heuristics.packing.penalties import cliques, placing
 from stagepack.heuristics.packing.penalties.pairs import Pairs
 from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
 from stagepack.methods import packing as methods

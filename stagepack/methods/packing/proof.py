@@ -15,7 +15,7 @@ from stagepack.heuristics.packing.refutation.refuting import Refutation, Window
 from stagepack.heuristics.packing.refutation.refuting_kernels import FITS, REFUTED, RUNNING
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective, relations
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.instances.words import LARGEST
 from stagepack.methods import Settings

@@ -26,7 +26,7 @@ from stagepack.heuristics.packing import (
 from stagepack.heuristics.packing.constructive.rules import RULES
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings, counting
 from stagepack.methods import packing as methods

@@ -126,7 +126,7 @@ def _wrapped(given: Rectangles, period: int) -> Rectangles:
 
 def _cliques(instance: LmemPacking) -> Rectangles:
     """Return a conflict graph as rectangles over cliques that cover all conflicts."""
-    from stagepack.instances.packing.blocks import Blocks
+    from stagepack.instances.packing.normal_form.blocks import Blocks
 
     blocks = Blocks.of(instance)
     count = np.diff(blocks.piece_ptr)[blocks.block]

@@ -10,7 +10,7 @@ import numpy as np
 from stagepack.contracts import JsonObject
 from stagepack.errors import shown
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution, measure
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.report import format as as_text
 from stagepack.report.packing.numbers import SCALES, clashes, wasted
 from stagepack.report.table import Account, Head, Sheet

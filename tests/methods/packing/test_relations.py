@@ -10,7 +10,7 @@ import pytest
 
 import stagepack as sp
 from stagepack.instances.packing import LmemPacking, Memory, PackingSolution
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.methods.packing import METHODS
 from stagepack.verify import verify
 from tests.packing_cases import Random, brute_force, random_packing

@@ -26,7 +26,7 @@ from stagepack.heuristics.packing.constructive.conflicts_kernels import Cliques,
 from stagepack.heuristics.packing.constructive.stack import pile
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking
-from stagepack.instances.packing.intervals import neighbours
+from stagepack.instances.packing.normal_form.intervals import neighbours
 from stagepack.instances.profile import Array
 
 KeepGoing = Callable[[], bool]

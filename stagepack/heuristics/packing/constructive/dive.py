@@ -17,7 +17,7 @@ from stagepack.heuristics.packing.constructive.dive_kernels import begin, procee
 from stagepack.heuristics.packing.constructive.greedy import KeepGoing
 from stagepack.heuristics.packing.constructive.rules import Measures
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.profile import Array
 
 ORDERS: dict[str, Callable[[Measures], tuple[Array, ...]]] = {

@@ -27,8 +27,8 @@ from stagepack.heuristics.packing.constructive.greedy_kernels import (
 from stagepack.heuristics.packing.constructive.rules import BANKS, FIRST, RULES, Measures, Rule
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import Banks
-from stagepack.instances.packing.blocks import Blocks
-from stagepack.instances.packing.meetings import Pause
+from stagepack.instances.packing.normal_form.blocks import Blocks
+from stagepack.instances.packing.normal_form.meetings import Pause
 from stagepack.instances.profile import Array
 from stagepack.progress import Stopped, pausing
 

@@ -37,7 +37,7 @@ from stagepack.heuristics.packing.constructive.valleys_kernels import (
     span,
 )
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.profile import Array
 
 KEYS = ("length", "fine-length", "size", "length-size", "area")

@@ -28,7 +28,7 @@ from stagepack.heuristics.packing.local_search.annealing_kernels import (
     meetings,
 )
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.profile import Array
 
 

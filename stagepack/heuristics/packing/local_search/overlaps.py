@@ -23,7 +23,7 @@ from stagepack.heuristics import effort
 from stagepack.heuristics.packing.constructive.greedy import KeepGoing
 from stagepack.heuristics.packing.local_search.overlaps_kernels import Overlaps, begin, separate
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.progress import Stopped, pausing
 

@@ -77,7 +77,7 @@ def bound(
     for _ in range(steer.rounds):
         if not keep_going():
             break
-        fresh = rows.grow()
+        fresh = rows.grow(keep_going)
         now = pairs.certain + rows.rise(aim, keep_going)
         idle = 0 if fresh or now > found else idle + 1
         if now > found:
@@ -122,10 +122,12 @@ class _Rows:
         self.answer = np.zeros(len(pairs))
         self.least = 0
 
-    def grow(self) -> bool:
+    def grow(self, keep_going: KeepGoing) -> bool:
         """Add cliques that the average answer violates; return whether there are any new ones."""
         steer, fresh = self.tuning.penalties, 0
         for start in self.random.integers(len(self.size), size=steer.tried).tolist():
+            if not keep_going():
+                break
             effort.spend(steer.clique)
             fresh += self._add(self._clique(start))
         self.weight = np.concatenate([self.weight, np.zeros(fresh)])

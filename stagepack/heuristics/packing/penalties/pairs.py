@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stagepack.instances.packing import LmemPacking, Penalties
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.profile import Array
 
 
@@ -93,6 +93,7 @@ class Pairs:
         owner = np.concatenate([owner, self.member[chosen].ravel()])
         first = np.concatenate([blocks.first, section])
         low, high = self.low[chosen], self.high[chosen]
+        after = blocks.time.max(initial=-1) + 1 + np.arange(len(chosen))
         order = np.lexsort((first, owner))
         many = np.bincount(owner, minlength=blocks.b)
         return replace(
@@ -102,8 +103,8 @@ class Pairs:
             end=np.concatenate([blocks.end, section + 1])[order],
             low=np.concatenate([blocks.low, low.ravel()])[order],
             high=np.concatenate([blocks.high, high.ravel()])[order],
-            time=np.concatenate([blocks.time, np.arange(len(chosen))]),
-            moment=np.concatenate([blocks.moment, np.arange(len(chosen))]),
+            time=np.concatenate([blocks.time, after]),
+            moment=np.concatenate([blocks.moment, after]),
             load=np.concatenate([blocks.load, (high - low).sum(axis=1)]),
             linear=False,
         )

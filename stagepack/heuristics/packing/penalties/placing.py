@@ -31,7 +31,7 @@ from stagepack.heuristics.packing.penalties.placing_kernels import (
     count,
 )
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
-from stagepack.instances.packing.meetings import Pause
+from stagepack.instances.packing.normal_form.meetings import Pause
 from stagepack.instances.profile import Array
 from stagepack.progress import Stopped, pausing
 

@@ -10,7 +10,7 @@ from stagepack.heuristics.packing.constructive import dive, greedy, valleys
 from stagepack.heuristics.packing.constructive.rules import BANKS, RULES, Measures
 from stagepack.heuristics.packing.local_search import annealing, cores
 from stagepack.instances.packing import LmemPacking, PackingSolution
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 
 
 def instances(count: int, n: int = 40) -> Iterator[LmemPacking]:

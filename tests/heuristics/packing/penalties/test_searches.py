@@ -11,7 +11,7 @@ from stagepack.heuristics.packing.penalties import cliques, placing, placing_ker
 from stagepack.heuristics.packing.penalties.pairs import Pairs
 from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 
 
 def slots(count: int, room: int) -> LmemPacking:

@@ -19,7 +19,7 @@ import numpy as np
 
 from stagepack.instances.arrays import distinct
 from stagepack.instances.packing.instance import LmemPacking
-from stagepack.instances.packing.meetings import Looks
+from stagepack.instances.packing.normal_form.meetings import Looks
 from stagepack.instances.profile import Array
 
 MOST_TOGETHER = 2_000
@@ -223,7 +223,7 @@ def kept_apart(
     apart = apart[np.maximum(start[i], start[j]) >= np.minimum(stop[i], stop[j])]
     if not len(apart):
         return []
-    from stagepack.instances.packing.cover import clique_cover
+    from stagepack.instances.packing.normal_form.cover import clique_cover
 
     member = distinct(apart.ravel())
     place = np.full(instance.n, -1)

@@ -16,10 +16,10 @@ from stagepack.instances.packing import (
     LmemPacking,
     Objective,
     PackingSolution,
-    cover,
     measure,
 )
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form import cover
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from tests.instances.packing.moments import held, overlap
 from tests.packing_cases import FEATURES, brute_force, random_packing
 

@@ -12,11 +12,18 @@ from itertools import pairwise
 
 import numpy as np
 
-from stagepack.instances.packing import cover_kernels as kernels
-from stagepack.instances.packing.cover_kernels import BEGIN, COUNT, FILLED, SPARE, Cover, RankedRows
 from stagepack.instances.packing.instance import LmemPacking
-from stagepack.instances.packing.intervals import explained
-from stagepack.instances.packing.pieces import Sections
+from stagepack.instances.packing.normal_form import cover_kernels as kernels
+from stagepack.instances.packing.normal_form.cover_kernels import (
+    BEGIN,
+    COUNT,
+    FILLED,
+    SPARE,
+    Cover,
+    RankedRows,
+)
+from stagepack.instances.packing.normal_form.intervals import explained
+from stagepack.instances.packing.normal_form.pieces import Sections
 from stagepack.instances.profile import Array
 
 KeepGoing = Callable[[], bool]

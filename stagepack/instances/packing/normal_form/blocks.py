@@ -18,9 +18,9 @@ import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.instances.packing.instance import LmemPacking
-from stagepack.instances.packing.meetings import Looks, Pause, meetings
-from stagepack.instances.packing.pieces import sections, shared
-from stagepack.instances.packing.places import grouping, ranges, unit_of, walls
+from stagepack.instances.packing.normal_form.meetings import Looks, Pause, meetings
+from stagepack.instances.packing.normal_form.pieces import sections, shared
+from stagepack.instances.packing.normal_form.places import grouping, ranges, unit_of, walls
 from stagepack.instances.profile import Array
 
 _made: weakref.WeakKeyDictionary[LmemPacking, Blocks] = weakref.WeakKeyDictionary()
@@ -130,7 +130,7 @@ class Blocks:
             whole = found.timed == len(found.time) and np.array_equal(found.time, found.moment)
             linear = instance.period is None and whole
         else:
-            from stagepack.instances.packing.cover import sections_of_graph
+            from stagepack.instances.packing.normal_form.cover import sections_of_graph
 
             found, load, linear, short = sections_of_graph(instance, block, shift, looks)
             (_cut_short.add if short else _cut_short.discard)(instance)
