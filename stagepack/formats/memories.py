@@ -71,7 +71,8 @@ def _memory(text: str) -> Memory:
         if key == "reserved":
             low, dash, high = value.partition("-")
             if not dash:
-                raise InputError(f"{word!r} in {text!r} is no range", field="memories", remedy=REMEDY)
+                told = f"{word!r} in {text!r} is no range"
+                raise InputError(told, field="memories", remedy=REMEDY)
             values[key].append((_number(low, text, size_of), _number(high, text, size_of)))
         else:
             values[key] = _number(value, text, size_of if key == "alignment" else int)
