@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from stagepack.evidence import SEARCHED, Evidence, witness
 from stagepack.heuristics import effort
-from stagepack.heuristics.packing import bounds, exact_search, homes, memory_bounds
+from stagepack.heuristics import packing as heuristics
+from stagepack.heuristics.packing import bounds, exact_search
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.packing.normal_form.blocks import Blocks
@@ -152,17 +153,17 @@ def look_at_memories(
 
     The answer is bool, shape (n, memories).  `Stopped` is raised when nothing fits.
     """
-    where = homes.possible(instance)
-    lost = memory_bounds.nowhere(instance, where)
+    where = heuristics.homes.possible(instance)
+    lost = heuristics.memory_bounds.nowhere(instance, where)
     if lost:
         progress.prove_infeasible(lost, witness("memories", sets=[]))
         raise Stopped
-    crowds = memory_bounds.crowds(instance, where, tuning=tuning)
-    over = memory_bounds.overload(instance, crowds)
+    crowds = heuristics.memory_bounds.crowds(instance, where, tuning=tuning)
+    over = heuristics.memory_bounds.overload(instance, crowds)
     if over is not None:
         progress.prove_infeasible(over[0], accepted(instance, None, over[1], tuning=tuning))
         raise Stopped
-    bound, why = memory_bounds.objective_bound(instance, where, crowds)
+    bound, why = heuristics.memory_bounds.objective_bound(instance, where, crowds)
     progress.raise_bound(bound, "load bound", accepted(instance, bound, why, tuning=tuning))
     return where
 

@@ -532,7 +532,7 @@ def _moving_little(
 ) -> None:
     """Run, and where there is an old placement see to it that little moves."""
     tuning = settings.tuned(TUNING)
-    if methods.penalties.matter(name, instance):
+    if instance.penalties is not None and methods.penalties.matter(name, instance):
         methods.penalties.second(run, instance, progress, settings)
         return
     if instance.previous.max(initial=-1) < 0 or not methods.relocation.matter(name, instance):
