@@ -17,6 +17,7 @@ microbatch, the model is proved to fit nowhere.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -184,9 +185,9 @@ class Resident(Tries):
         if not model.placed:  # no device waits until others had a microbatch, otherwise
             bound = step_bound(model, self.microbatches, split=self.split)
         if least.bound is not None:
-            # Rounded up on its device, no stage takes less.
-            each = least.bound * (1 - 1e-9) + waiting(self.model)
-            within_memory = int(self.microbatches * each)
+            # Rounded up on its device, no stage takes less; a fraction may be a rounded one.
+            each = least.bound * (1 if isinstance(least.bound, int) else 1 - 1e-9)
+            within_memory = math.ceil(self.microbatches * (each + waiting(self.model)))
             if within_memory > bound:
                 bound, source = within_memory, "least bottleneck within memory"
                 self.because = self.asked()
