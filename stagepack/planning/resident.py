@@ -89,13 +89,12 @@ class Resident(Tries):
                 bound, source = quick.bound, "least step of all stages"
                 self.because = SEARCHED
                 self.enough = bound
+            self._begin(least, quick.solution)
             if self.model.alternatives:
-                stages = None  # its stages are none of the model
-            else:
-                self._begin(least, quick.solution)
-                if stages.relaxed and not self.ends():
-                    tighter = replace(stages, instance=self.model.replace(free_order=False)).least()
-                    self._begin(least, None if tighter is None else tighter.solution)
+                stages = None  # more of them are of no choices of the model
+            elif stages.relaxed and not self.ends():
+                tighter = replace(stages, instance=self.model.replace(free_order=False)).least()
+                self._begin(least, None if tighter is None else tighter.solution)
         left = bound if stages is None else self._rest(stages, least, bound)
         self.enough = left
         known = self.best
