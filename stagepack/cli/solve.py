@@ -259,12 +259,15 @@ def _tolerance(problem: Problem, context: JsonObject, said: str | None) -> float
 
 def _of_best(problem: Problem, best: Result[Solution]) -> Account:
     """Return what the best cut is worth, before the one for which the fewest bytes move."""
+    from stagepack.instances.pipeline import PipelinePartition
     from stagepack.report.table import Account
     from stagepack.report.view import view
+    from stagepack.tradeoffs.moves import allowed
 
     assert best.problem is not None
+    assert isinstance(problem, PipelinePartition)
     worth = view(problem.kind).worth
-    at_most = f"{getattr(problem, 'limit', None) or best.objective:,}"
+    at_most = worth(best.problem, allowed(problem))
     said = [
         (f"Best {best.objective_name}", f"{worth(best.problem, best.objective)} ({best.status})"),
         ("Allowed", f"{at_most}, for which the fewest bytes move:"),
