@@ -214,8 +214,9 @@ def heavy_clique(
                 at = kernels.grow_cliques(order, at, graph, around, key, found, now)
             left -= budget
             effort.spend(tuning.prices.call + each * budget)
-    weight, length = int(state[0]), int(state[1])
-    return weight, np.sort(best[:length])
+    members = np.sort(best[: int(state[1])])
+    # Peeling keeps those of no bytes, who may miss each other.
+    return int(state[0]), members[graph.size[members] > 0]
 
 
 def placements(

@@ -245,3 +245,15 @@ def test_peeling_finds_the_heaviest_of_crossing_cliques() -> None:
     weight, members = conflicts.heavy_clique(graph, around, going, tuning=tuning)
     assert weight == max(40, 9 + 24, 24 + 12)
     assert members.tolist() == list(many)
+
+
+def test_who_holds_nothing_is_in_no_clique() -> None:
+    """Two of no bytes that do not conflict were left among those peeled: nobody could verify it."""
+    instance = LmemPacking.from_arrays(
+        [5, 6, 0, 0], conflicts=[(0, 1), (0, 2), (0, 3), (1, 2), (1, 3)]
+    )
+    tuning = TUNING.changed({"conflicts": {"clique_passes": 0}})
+    graph = conflicts.rows(instance, going)
+    around, _, _ = conflicts.weigh(graph, going)
+    weight, members = conflicts.heavy_clique(graph, around, going, tuning=tuning)
+    assert (weight, members.tolist()) == (11, [0, 1])
