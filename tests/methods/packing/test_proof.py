@@ -18,7 +18,7 @@ from stagepack.catalog.packing import evolved
 from stagepack.contracts import JsonObject
 from stagepack.heuristics.packing import bounds
 from stagepack.instances.packing import LmemPacking
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.verify import UnprovedError, verify
 from stagepack.verify.packing_misfit import DROP, FULL, LIFT, PLACE, QUEUE, SWAP, Replay
 from tests.cli.shell import run

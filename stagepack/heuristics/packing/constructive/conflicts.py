@@ -250,7 +250,8 @@ def placements(
         if (found + size).max() <= (lowest + size).max():
             lowest = found
 
-    for key in (size.astype(float) * np.diff(graph.ptr), around):
+    crowded = len(graph.other) >= tuning.conflicts.crowded * len(size)
+    for key in (size.astype(float) * np.diff(graph.ptr), around) if crowded else ():
         dived = dive(graph, np.argsort(-key, kind="stable"), keep_going, tuning=tuning)
         if dived is None:
             return
