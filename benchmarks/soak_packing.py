@@ -30,7 +30,7 @@ from stagepack.errors import StagepackError
 from stagepack.heuristics.packing import window_bounds
 from stagepack.heuristics.packing.exact_search import exact
 from stagepack.instances.packing import LmemPacking, Objective
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.methods.packing import iis
 from stagepack.progress import Progress
 from stagepack.result import Result, Status

@@ -57,11 +57,7 @@ def slack(value: Number, tolerance: float) -> Number:
     Relative to the value, whatever its unit.  Exactly 0 for exact data: a float would round
     integers beyond 2**53.
 
-    Parameters
-    ----------
-    value : int or float
-    tolerance : float
-        Of the instance: 0 for exact data.
+    The `tolerance` is that of the instance: 0 for exact data.
     """
     return tolerance * abs(value) if tolerance else 0
 

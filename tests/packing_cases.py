@@ -24,6 +24,9 @@ from stagepack.instances.packing import (
     PackingSolution,
 )
 
+RELATIONS = ("apart", "exempt", "views", "exclusive", "segment", "lives", "penalties")
+"""What buffers have to do with one another; penalties need an objective or a capacity."""
+
 FEATURES = (
     "alignment",
     "gaps",
@@ -36,11 +39,9 @@ FEATURES = (
     "conflicts",
     "banks",
     "no-bytes",
+    *RELATIONS[:-1],
 )
 """Options of an instance that a random one may have; the objective is chosen apart."""
-
-RELATIONS = ("apart", "exempt", "views", "exclusive", "segment", "lives", "penalties")
-"""More of them: what buffers have to do with one another."""
 
 Random = np.random.Generator
 
@@ -305,7 +306,12 @@ class _Enumeration:
         self.ceiling = ceiling
         self.starts = [self._unary(i) for i in range(instance.n)]
         self.forbidden = self._forbidden()
-        self.share = {pair for i, j in instance.in_place for pair in ((i, j), (j, i))}
+        self.share = {
+            pair
+            for i, j in instance.in_place
+            if (i, j) not in instance.apart and not {i, j} & set(instance.exclusive)
+            for pair in ((i, j), (j, i))
+        }
         self.above = self._distances()
         peaks = (Objective.PEAK, Objective.FIT)
         self.least = self._least_peak() if instance.objective in peaks else 0

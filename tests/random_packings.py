@@ -23,7 +23,7 @@ from stagepack.instances.packing import (
     Objective,
     PackingSolution,
 )
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.result import Status
 from tests.packing_cases import FEATURES, random_packing
 

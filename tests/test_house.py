@@ -272,7 +272,9 @@ def test_nobody_else_names_a_problem() -> None:
         "planning/step_labels.py",  # of chains of networks
         "planning/steps.py",  # of training, whose parts are of several kinds
     }
-    tools = re.compile(r"stagepack/formats/(\w+/|layer_table|c_header|linker_script|roles|cuts)")
+    tools = re.compile(
+        r"stagepack/formats/(\w+/|layer_table|c_header|linker_script|memories|roles|cuts)"
+    )
     found = {
         str(path.relative_to(PACKAGE))
         for path in modules().values()

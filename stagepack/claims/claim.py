@@ -30,24 +30,14 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Claim:
-    """One thing that a result says.
+    """One thing that a result says."""
 
-    Attributes
-    ----------
-    name : str
-        Field of the result.
-    claimed, recomputed : object
-        What the file says, and what is found; None where nothing can be found.
-    verdict : Verdict
-    detail : str
-        Why, in words.
-    """
-
-    name: str
+    name: str  # field of the result
+    # What the file says, and what is found; None where nothing can be found.
     claimed: object
     recomputed: object
     verdict: Verdict
-    detail: str = ""
+    detail: str = ""  # why, in words
 
     def to_dict(self) -> JsonObject:
         """Return the claim as plain JSON data."""

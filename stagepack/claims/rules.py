@@ -19,31 +19,18 @@ UNPROVED = "cannot be recomputed from a file"
 
 @dataclass
 class Case:
-    """A document beside what is known of it.
-
-    Attributes
-    ----------
-    objective : int or float or None
-        What a valid solution is worth.
-    foreign : bool
-        Whether the document is of another instance.
-    finding : Finding or None
-        What verifying the bound, or that nothing is feasible, came to; None where neither is said.
-    again : tuple of Again
-        What solving again came to.
-    tried : Tried or None
-        What trying every solution came to; None: they were not.
-    """
+    """A document beside what is known of it."""
 
     document: JsonObject
     instance: Instance
     solution: Solution | None
     violations: tuple[Violation, ...]
-    objective: Number | None
-    foreign: bool
+    objective: Number | None  # what a valid solution is worth
+    foreign: bool  # whether the document is of another instance
+    # What verifying the bound, or that nothing is feasible, came to; None where neither is said.
     finding: Finding | None = None
-    again: tuple[Again, ...] = ()
-    tried: Tried | None = None
+    again: tuple[Again, ...] = ()  # what solving again came to
+    tried: Tried | None = None  # what trying every solution came to; None: they were not
 
     def slack(self, value: Number) -> Number:
         """Return by how much another figure may differ from `value`, and be called equal."""
@@ -85,20 +72,13 @@ class Case:
 
 @dataclass(frozen=True)
 class Again:
-    """An instance solved again.
-
-    Attributes
-    ----------
-    shares : str
-        Which code its method shares with what made the claim, so that it cannot confirm it; "" for
-        none but the normal form of the instance.
-    how : str
-        Which evidence of it shows the claim; "" for none.
-    """
+    """An instance solved again."""
 
     result: Result[Solution]
+    # Which code its method shares with what made the claim, so that it cannot confirm it; "" for
+    # none but the normal form of the instance.
     shares: str
-    how: str
+    how: str  # which evidence of it shows the claim; "" for none
 
     def proves(self, bound: Number | None, tolerance: float) -> bool:
         """Whether it has come to a bound, too; None: to there being no solution."""

@@ -188,11 +188,7 @@ def takes_context(command: Callable[..., None], *, options: bool) -> Callable[..
 
     One without that argument stays as it is.
 
-    Parameters
-    ----------
-    command : callable
-    options : bool
-        False: none of these options is said, so that they need not be made.
+    Without `options` none of them is said, so that they need not be made.
     """
     own = inspect.signature(command, eval_str=True)
     if "context" not in own.parameters:
@@ -237,7 +233,7 @@ def instance_of(source: str, context: JsonObject) -> Instance:
     for name, value in later.items():
         change = own.get(name)
         if change is not None and change.texts:
-            made = kinds.named(problem.kind, "instances", change.texts)
+            made = kinds.named(problem.kind, "formats", change.texts)
             changes |= made(value, problem, changes)
         elif change is not None and change.read:
             changes[name] = kinds.named(problem.kind, "formats", change.read)(value, problem)
@@ -308,14 +304,9 @@ def instance_and_solution(
 ) -> tuple[Instance, Solution]:
     """Read both.
 
-    Parameters
-    ----------
-    source : str
-        A file, ``FILE#name``, or a name of the catalog.
-    solution : Path
-        A solution or result file; one that cannot belong to the instance is an input error.
-    context : dict
-        What the options say beside the instance's file.
+    `source` is a file, ``FILE#name``, or a name of the catalog, `solution` a solution or result
+    file; one that cannot belong to the instance is an input error.  `context` is what the options
+    say beside the instance's file.
     """
     from stagepack.formats import solutions
 

@@ -25,11 +25,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def guarded(ended: Callable[[bool], int]) -> Callable[[], None]:
     """Go on in a child where there is little memory; the parent leaves with the child's code.
 
-    Parameters
-    ----------
-    ended : callable
-        Tells that the run was ended, and returns the exit code; is told whether it was interrupted.
-        Called in the parent, or in a child that was interrupted before it began.
+    `ended` is told whether the run was interrupted, tells that it was ended, and returns the exit
+    code.  It is called in the parent, or in a child that was interrupted before it began.
 
     Returns
     -------

@@ -164,15 +164,9 @@ def convert(
 
 
 def write_instance(problem: Problem, target: Path, to: str | None, as_json: bool) -> None:
-    """Write an instance and say so; to stdout where that fails.
+    """Write an instance to the `target` and say so, `as_json` or not; to stdout where that fails.
 
-    Parameters
-    ----------
-    problem : instance
-    target : Path
-    to : str, optional
-        The format, where it is not that of the target's ending.
-    as_json : bool
+    `to` is the format, where it is not that of the target's ending.
     """
     from stagepack.formats import door
 
@@ -204,14 +198,7 @@ def _refuse(said: JsonObject) -> None:
 def _made_of(problem: Problem, answer: Solution, becomes: str | None, said: JsonObject) -> Problem:
     """Return the instance of another kind that a solution makes, with the options that were given.
 
-    Parameters
-    ----------
-    problem : instance
-    answer : solution
-    becomes : str, optional
-        The other kind.
-    said : dict
-        Options by name, of what makes it.
+    `becomes` is the other kind, `said` are options by name, of what makes it.
     """
     known = PROBLEMS[problem.kind].becomes
     kind = None if becomes is None else kind_called(becomes)

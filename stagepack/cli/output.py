@@ -27,11 +27,7 @@ if TYPE_CHECKING:
 def require_writable(*targets: Path | None, source: str = "") -> None:
     """Refuse what cannot be written, or is named twice, before anything is solved.
 
-    Parameters
-    ----------
-    *targets : Path, optional
-    source : str
-        What is read, perhaps as FILE#name; it is never written over.
+    `source`, what is read, perhaps as FILE#name, is never written over.
 
     Raises
     ------
@@ -71,13 +67,7 @@ class Rescue:
         self.failures: list[str] = []
 
     def attempt(self, write: Callable[[Path], object], target: Path | None) -> None:
-        """Write a file, if one is asked for; a failure ends nothing but this.
-
-        Parameters
-        ----------
-        write : callable
-        target : Path, optional
-        """
+        """Write a file, if one is asked for; a failure ends nothing but this."""
         try:
             if target is not None:
                 write(target)
@@ -182,15 +172,9 @@ class Form:
 
 
 def require_exportable(problem: Instance, path: Path, form: Form, *, planned: bool = False) -> None:
-    """Refuse a file that this kind of problem is not exported to, before anything is solved.
+    """Refuse a file that this kind of `problem` is not exported to, before anything is solved.
 
-    Parameters
-    ----------
-    problem : instance
-    path : Path
-    form : Form
-    planned : bool
-        The stages written are those of a plan, perhaps on fewer devices.
+    `planned`: the stages written are those of a plan, perhaps on fewer devices.
 
     Raises
     ------
@@ -242,15 +226,7 @@ def require_exportable(problem: Instance, path: Path, form: Form, *, planned: bo
 
 
 def export_solution(problem: Instance, solution: Solution, path: Path, form: Form) -> None:
-    """Write a solution for other tools, checked by :func:`require_exportable`.
-
-    Parameters
-    ----------
-    problem : instance
-    solution : solution
-    path : Path
-    form : Form
-    """
+    """Write a solution of a `problem` for other tools, checked by :func:`require_exportable`."""
     from stagepack.formats import solutions
 
     known = PROBLEMS[problem.kind]

@@ -13,14 +13,7 @@ from stagepack.result import Result
 def require_drawable(kind: str, path: Path, option: str) -> None:
     """Refuse a picture that cannot be drawn: of this kind, in this format, or without the extra.
 
-    Parameters
-    ----------
-    kind : str
-        The problem.
-    path : Path
-        Its end says the format.
-    option : str
-        The option that named it, for messages.
+    `kind` is the problem; the end of `path` says the format; `option` named it, for messages.
 
     Raises
     ------
@@ -47,10 +40,7 @@ def require_drawable(kind: str, path: Path, option: str) -> None:
 def require_pages(option: str = "--html") -> None:
     """Refuse a page where the extra is missing without which none can be written.
 
-    Parameters
-    ----------
-    option : str
-        What asks for it, for the message.
+    `option` asks for it, for the message.
     """
     needed = (name for name in ("plotly", "jinja2") if importlib.util.find_spec(name) is None)
     for name in needed:
@@ -60,15 +50,9 @@ def require_pages(option: str = "--html") -> None:
 def draw(
     problem: Instance, answer: Solution | Result[Solution], path: Path, scale: str | None = None
 ) -> None:
-    """Write the picture of a solution: .html is interactive, all others are drawn by matplotlib.
+    """Write the picture of an `answer` to a `problem`: .html is interactive, others static.
 
-    Parameters
-    ----------
-    problem : instance
-    answer : solution or Result
-    path : Path
-    scale : str, optional
-        One of the view's `scales`.
+    `scale` is one of the view's `scales`.
 
     Raises
     ------

@@ -16,12 +16,7 @@ from stagepack.errors import InputError, StagepackError
 def dask(address: str, *, timeout: float = 30) -> Iterator[Executor]:
     """Connect to a Dask scheduler; use with ``with``.
 
-    Parameters
-    ----------
-    address : str
-        Such as ``tcp://10.0.0.1:8786``.
-    timeout : float
-        Seconds in which it must answer.
+    It has an `address` such as ``tcp://10.0.0.1:8786``, and must answer in `timeout` seconds.
 
     Yields
     ------

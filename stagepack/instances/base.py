@@ -63,14 +63,9 @@ def digest_of(
 ) -> str:
     """Return the fingerprint of everything that matters to an answer.
 
-    Parameters
-    ----------
-    instance : instance
-    parts : callable
-        The bytes that tell a value of one of its fields from another one; each problem keeps its
-        own way, for best-known values are filed under fingerprints.
-    later : mapping of str to object
-        Fields that came later, with the value that says nothing new.
+    `parts` returns the bytes that tell a value of one of its fields from another one; each problem
+    keeps its own way, for best-known values are filed under fingerprints.  `later` are fields that
+    came later, with the value that says nothing new.
     """
     whole = hashlib.sha256()
     for name in sorted(instance.__dataclass_fields__):
@@ -85,13 +80,7 @@ def digest_of(
 
 
 def array_parts(value: object) -> Iterator[bytes]:
-    """Yield the bytes that tell arrays by shape and content, all else by how it prints.
-
-    Parameters
-    ----------
-    value : object
-        What a field holds.
-    """
+    """Yield the bytes that tell arrays by shape and content, all else by how it prints."""
     if isinstance(value, np.ndarray):
         yield repr(value.shape).encode()
         yield np.ascontiguousarray(value).tobytes()
@@ -208,13 +197,8 @@ class Answered(Shown, Generic[S, V]):
         """Return `given` itself if it is a solution, or its solution if it is a result of this
         instance.
 
-        Parameters
-        ----------
-        given : solution or Result
-        field : str
-            Name of the argument, for messages.
-        shaped : bool
-            Whether its shape must be right, too, so that it can be evaluated.
+        `field` names the argument in messages; `shaped`: its shape must be right, too, so that it
+        can be evaluated.
 
         Raises
         ------

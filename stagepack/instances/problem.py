@@ -35,7 +35,7 @@ class Change:
         Where the option names a file, what reads it: module of the wing of formats and function in
         it, ``(file, instance) -> value``.  Otherwise it takes integers, as often as it is given.
     texts : str
-        Or texts, as often: what reads them, module of the wing of instances and function in it,
+        Or texts, as often: what reads them, as for `read`,
         ``(texts, instance, changes so far) -> fields that change``.
     """
 

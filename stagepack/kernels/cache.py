@@ -25,12 +25,8 @@ def folder_of(own: str, checked: bool) -> Path | None:
     constants and kernels of other files are compiled into it.  So each state of all sources, and
     each version of numba, has a folder of its own.  That of another state goes.
 
-    Parameters
-    ----------
-    own : str
-        The folder that a user names (NUMBA_CACHE_DIR), or "".
-    checked : bool
-        Whether the code checks indices.
+    `own` is the folder that a user names (NUMBA_CACHE_DIR), or ""; `checked`: the code checks
+    indices.
     """
     package = Path(__file__).parents[1]
     place = hashlib.sha256(str(package).encode()).hexdigest()[:8] + "-checked" * checked

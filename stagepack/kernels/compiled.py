@@ -48,10 +48,7 @@ def tiered(steps: Callable[..., int]) -> Callable[[FunctionT], FunctionT]:
     instance.  Either way it must return the same: entries narrower than 64 bits and truth values,
     which the interpreter does not widen, are converted before they are calculated with.
 
-    Parameters
-    ----------
-    steps : callable
-        From the function's arguments to the most elementary steps that the call may take.
+    `steps` says of a call's arguments how many elementary steps it may take at most.
     """
 
     def tier(function: FunctionT) -> FunctionT:

@@ -46,11 +46,7 @@ over whole arrays are joined (``_nrt`` as the help of ``numba.extending.register
 def whole(call: Any, function: Callable[..., object]) -> Any:
     """Return what runs a function as machine code, made when called first, and kept.
 
-    Parameters
-    ----------
-    call : callable
-        What runs the function for callers in Python; kernels may call it, too.
-    function : callable
+    `call` runs the function for callers in Python; kernels may call it, too.
     """
     own = _settings.CACHE_DIR
     folder = folder_of(own, CHECKED)

@@ -66,23 +66,16 @@ SOURCE = "groups of the network on one chip"
 
 @dataclass
 class Grouped(Tries):
-    """Plans with groups inside their stages.
+    """Plans with groups inside their stages."""
 
-    Attributes
-    ----------
-    model : PipelinePartition or GraphPartition
-        The operators as layers, or as nodes.
-    network : LayerGrouping
-        In training, it stores what the backward pass reads.  Of a graph, its groups are in any
-        order, as sets of operators are.
-    row : PipelinePartition, optional
-        The operators of a graph in a row, of which stages are begun with.
-    """
-
+    # The operators as layers, or as nodes.
     model: PipelinePartition | GraphPartition = field(kw_only=True)
+    # In training, it stores what the backward pass reads.  Of a graph, its groups are in any order,
+    # as sets of operators are.
     network: LayerGrouping = field(kw_only=True)
     back: Backward | None = None
     order: Order = Order.GIVEN
+    # The operators of a graph in a row, of which stages are begun with.
     row: PipelinePartition | None = None
     _least: tuple[Array, ...] = ()
     _measured: dict[tuple[int, int], list[int]] = field(default_factory=dict)

@@ -186,7 +186,7 @@ class Phased(Loading):
         each = None
         if not free.training:
             each = 0.0 if rate is None else passes / float(rate)
-        return Loaded.of(cuts, work, loads, held, room, free.k, each)
+        return Loaded(cuts, work, loads, held, room, free.k, each)
 
     def _try(self, first: Result[PipelineSolution], bundle: int, begin: PipelineSolution) -> None:
         """Cut the chain for a bundle, again and again with what the last stages took."""
@@ -285,20 +285,14 @@ class Phased(Loading):
 
 @dataclass
 class _Measured:
-    """Guesses what stages take by their work and loads, and what others took beside that.
-
-    Attributes
-    ----------
-    passes, work : list of (ndarray, ndarray)
-        F and B of all ranges of layers, by device: as guessed, and of stages that stay.
-    more : dict
-        By device, cycles of F and B beside the guess.
-    """
+    """Guesses what stages take by their work and loads, and what others took beside that."""
 
     search: Phased
     bundle: int
+    # F and B of all ranges of layers, by device: as guessed, and of stages that stay.
     passes: Passes
     work: Passes
+    # By device, cycles of F and B beside the guess.
     more: dict[int, tuple[float, ...]] = field(default_factory=dict)
 
     def learn(self, given: Structure) -> None:

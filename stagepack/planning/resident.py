@@ -17,8 +17,9 @@ microbatch, the model is proved to fit nowhere.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
@@ -93,7 +94,9 @@ class Resident(Tries):
             else:
                 self._begin(least, quick.solution)
                 if stages.relaxed and not self.ends():
-                    tighter = replace(stages, instance=self.model.replace(free_order=False)).least()
+                    tighter = self._bounding(
+                        self.model.replace(free_order=False), stages.ends
+                    ).least()
                     self._begin(least, None if tighter is None else tighter.solution)
         left = bound if stages is None else self._rest(stages, least, bound)
         self.enough = left
@@ -121,11 +124,16 @@ class Resident(Tries):
         if self.model.placed or not affordable(self.model):
             return None
         limit = self.limits["time_limit"]
-        ends = {} if limit is None else {"ends": clock() + limit}
+        ends = math.inf if limit is None else clock() + limit
         # Layers that need not take cycles may be chosen to.
         some = bool(self.model.alternatives)
-        model = choices.least(self.model)
-        return StepStages(model, self.microbatches, self.split, **ends, workless=some)
+        return self._bounding(choices.least(self.model), ends, workless=some)
+
+    def _bounding(
+        self, model: PipelinePartition, ends: float, *, workless: bool = False
+    ) -> StepStages:
+        """Return what bounds a step of all stages of a `model`; the rest is as there."""
+        return StepStages(model, self.microbatches, self.split, ends, workless)
 
     def _begin(self, least: Result[PipelineSolution], first: PipelineSolution | None) -> None:
         """Go on with stages of the least bound, where they are known and valid."""
@@ -290,7 +298,7 @@ class Resident(Tries):
 
     def _refuse_workless(self, stages: StepStages, least: Result[PipelineSolution]) -> None:
         """Raise what schedules say of stages without cycles, where no others fit."""
-        found = replace(stages, workless=True).least()
+        found = self._bounding(self.model, stages.ends, workless=True).least()
         if found is not None and found.solution is not None:
             cut = self._cut(least, found.solution)
             if not cut.instance.check(found.solution):

@@ -155,10 +155,8 @@ def unshown(
 ) -> ModelPlan:
     """Return what :func:`plan_model` does, whose proof and evidence nobody has verified.
 
-    Parameters
-    ----------
-    model, cluster, microbatches, split, remote, graph, time_limit, seed, threads, **options
-        As for :func:`plan_model`.
+    `model`, `cluster`, `microbatches`, `split`, `remote`, `graph`, `time_limit`, `seed`, `threads`,
+    `options`: as for :func:`plan_model`.
     """
     time_limit = require_time(time_limit)
     if _is_module(model):

@@ -53,21 +53,13 @@ NAME = re.compile(r"stage (\d+)( backward)?")
 
 @dataclass(frozen=True)
 class Level:
-    """One question of a plan, and its answer.
+    """One question of a plan, and its answer."""
 
-    Attributes
-    ----------
-    name : str
-        "partition", "schedule", "network" (the groups of the whole, on one chip), "stage N", and
-        the last two with " backward".
-    instance : instance
-    result : Result
-        Its bound is one of this level alone: of this partition, of this schedule.
-    """
-
+    # "partition", "schedule", "network" (the groups of the whole, on one chip), "stage N", and the
+    # last two with " backward".
     name: str
     instance: Instance
-    result: Result[Any]
+    result: Result[Any]  # its bound is one of this level alone: of this partition, of this schedule
 
 
 Inside = Mapping[tuple[int, bool], Level]

@@ -78,37 +78,19 @@ def known_of(model: PipelinePartition, split: bool) -> PipelinePartition | None:
 
 @dataclass(frozen=True)
 class Whole:
-    """What a plan is of: a claim about it speaks of all stages and all schedules.
+    """What a plan is of: a claim about it speaks of all stages and all schedules."""
 
-    Attributes
-    ----------
-    model : PipelinePartition, GraphPartition or LayerGrouping
-        With room for one microbatch in flight.
-    microbatches : int
-        Of a step.
-    split : bool
-        Whether the backward pass is split into B and W.
-    resident : bool
-        Whether devices hold their stages all the time, which take whole cycles.
-    grouped : bool
-        Whether stages consist of groups, so that layers say nothing of their cycles.
-    networks : tuple of Network
-        As far as their bounds are verified.
-    rises : dict, optional
-        Of "forward" and "backward", what stages take instead of the cycles of their layers: what
-        these figures rise from cut to cut; None: no stage ends there.
-    path : bool
-        Whether layers are those of a path of a graph.
-    """
-
-    model: Any
-    microbatches: int
-    split: bool = False
-    resident: bool = True
+    model: Any  # with room for one microbatch in flight
+    microbatches: int  # of a step
+    split: bool = False  # whether the backward pass is split into B and W
+    resident: bool = True  # whether devices hold their stages all the time, which take whole cycles
+    # Whether stages consist of groups, so that layers say nothing of their cycles.
     grouped: bool = False
-    networks: tuple[Network, ...] = ()
+    networks: tuple[Network, ...] = ()  # as far as their bounds are verified
+    # Of "forward" and "backward", what stages take instead of the cycles of their layers: what
+    # these figures rise from cut to cut; None: no stage ends there.
     rises: JsonObject = field(default_factory=dict)
-    path: bool = False
+    path: bool = False  # whether layers are those of a path of a graph
 
     tolerance = 0
 

@@ -29,33 +29,18 @@ ROUNDS = 8
 
 @dataclass
 class Tries:
-    """What is known while plans are looked for.
-
-    Attributes
-    ----------
-    limits : dict
-        Of each question, as :func:`stagepack.solve` takes them.
-    because : Evidence
-        Why the bound holds, or nothing fits.
-    engines : bool
-        Whether an engine's word is all that is known of an answer.
-    enough : int or None
-        A bound on every plan.
-    share : float
-        Part of the limit that a question may take.
-    interrupted : bool
-        Whether a question was: those after it get next to no time, and none is begun anew.
-    """
+    """What is known while plans are looked for."""
 
     name: str
     microbatches: int
     split: bool
-    limits: dict[str, Any]
+    limits: dict[str, Any]  # of each question, as :func:`stagepack.solve` takes them
     model: Any = field(kw_only=True)
-    because: Evidence = SEARCHED
-    engines: bool = False
-    enough: int | None = None
-    share: float = 1.0
+    because: Evidence = SEARCHED  # why the bound holds, or nothing fits
+    engines: bool = False  # whether an engine's word is all that is known of an answer
+    enough: int | None = None  # a bound on every plan
+    share: float = 1.0  # part of the limit that a question may take
+    # Whether a question was: those after it get next to no time, and none is begun anew.
     interrupted: bool = False
     attempts: list[Attempt] = field(default_factory=list)
     best: tuple[Number, tuple[Level, ...], Structure] | None = None

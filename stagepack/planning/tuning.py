@@ -155,25 +155,13 @@ def _listed(options: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
 
 @dataclass
 class _Line:
-    """One point of the grid: the configurations that differ in the monotone option alone, rising.
-
-    Attributes
-    ----------
-    point : tuple
-        Values of the options that are not monotone.
-    rank : tuple of int
-        Places of the values of the other monotone ones.
-    fits : int
-        The largest index known to fit; -1: none.
-    fails : int
-        The least index known not to fit.
-    """
+    """The configurations that differ in the monotone option alone, rising: a point of the grid."""
 
     configurations: list[Options]
-    point: tuple[Any, ...] = ()
-    rank: tuple[int, ...] = ()
-    fits: int = -1
-    fails: int = 0
+    point: tuple[Any, ...] = ()  # values of the options that are not monotone
+    rank: tuple[int, ...] = ()  # places of the values of the other monotone ones
+    fits: int = -1  # the largest index known to fit; -1: none
+    fails: int = 0  # the least index known not to fit
 
     @property
     def failed(self) -> bool:

@@ -20,20 +20,11 @@ LONGEST = 32  # and those of a label in a legend
 
 
 class Drawn(NamedTuple):
-    """What the function of a kind that draws a solution returns.
+    """What the function of a kind that draws a solution returns."""
 
-    Attributes
-    ----------
-    ax : matplotlib Axes
-        The axes on which it is drawn.
-    words : str
-        What is shown, for the title.
-    place : mapping
-        Where the title stands, as for ``ax.set_title``: ``y``, ``pad``.
-    """
-
-    ax: Axes
-    words: str
+    ax: Axes  # the axes on which it is drawn
+    words: str  # what is shown, for the title
+    # Where the title stands, as for ``ax.set_title``: ``y``, ``pad``.
     place: Mapping[str, object] = MappingProxyType({})
 
 
@@ -72,11 +63,7 @@ def _pyplot() -> ModuleType:
 def axes(ax: Axes, width: float, height: float) -> Axes:
     """Return `ax`, or the axes of a new figure.
 
-    Parameters
-    ----------
-    ax : matplotlib.axes.Axes or None
-    width, height : float
-        Inches, of a new one.
+    A new one is `width` by `height` inches.
     """
     if ax is not None:
         return ax
@@ -92,12 +79,7 @@ def close(figure: Figure) -> None:
 def stacked(size: tuple[float, float], ratios: Sequence[float]) -> list[Axes]:
     """Return the axes of a new figure, one above the other, that share the axis below the last.
 
-    Parameters
-    ----------
-    size : (float, float)
-        Inches.
-    ratios : sequence of float
-        Of their heights.
+    `size` is in inches, `ratios` are those of heights.
     """
     figure = _pyplot().figure(figsize=size, layout="constrained")
     found = list(figure.subplots(len(ratios), 1, sharex=True, height_ratios=ratios))
@@ -119,14 +101,9 @@ def quiet(ax: Axes, grid: str) -> None:
 
 
 def limit_line(ax: Axes, height: float, label: str) -> None:
-    """Draw a limit across the axes, its name above the left end.
+    """Draw a limit across the axes, its `label` above the left end.
 
-    Parameters
-    ----------
-    ax : matplotlib.axes.Axes
-    height : float
-        In units of the axes' data.
-    label : str
+    The `height` is in units of the axes' data.
     """
     ax.axhline(height, color=CAPACITY, linewidth=1.4)
     ax.text(
@@ -159,15 +136,8 @@ def time_axis(ax: Axes) -> None:
 def heading(ax: Axes, name: str, words: str, **place: object) -> None:
     """Write ``name — words`` above `ax`; a name that is too wide for the axes loses its middle.
 
-    A legend above the right end of the axes keeps its room.
-
-    Parameters
-    ----------
-    ax : matplotlib Axes
-    name, words : str
-        Name of the instance (or nothing), and what is shown of it.
-    **place
-        As for ``ax.set_title``: ``y``, ``pad``.
+    `words` say what is shown of the instance of this `name`.  A legend above the right end of the
+    axes keeps its room.  `place` is as for ``ax.set_title``: ``y``, ``pad``.
     """
     room = ax.get_window_extent().width
     legend = ax.get_legend()
@@ -200,13 +170,7 @@ def as_written(name: str) -> str:
 def titled(drawn: Drawn, name: str, file: Path | None) -> Axes:
     """Give what is `drawn` its title, write it where a `file` is given, and return its axes.
 
-    Parameters
-    ----------
-    drawn : Drawn
-    name : str
-        The first words of the title.
-    file : Path or None
-        .png, .svg or .pdf.
+    `name` begins the title; the `file` is a .png, .svg or .pdf.
     """
     heading(drawn.ax, name, drawn.words, **drawn.place)
     if file is not None:
@@ -217,14 +181,7 @@ def titled(drawn: Drawn, name: str, file: Path | None) -> Axes:
 def own_picture(draw: Callable[[Axes], object], path: object, ax: Axes | None) -> Axes:
     """Draw on `ax` or a new figure, write it where a path is given, and return the axes.
 
-    Parameters
-    ----------
-    draw : callable
-        Draws on the axes that it is given.
-    path : path-like or matplotlib Axes, optional
-        The file to write: .png, .svg or .pdf.  Or where to draw.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
+    `draw` is given axes; in the place of `path` there may be those to draw on.
     """
     file, given = target(path, ax)
     ax = axes(given, 6.4, 3.8)
@@ -250,13 +207,7 @@ def save(figure: Figure, path: str | Path) -> None:
 def encoded(figure: Figure, kind: str, dpi: int) -> bytes:
     """Return a figure of matplotlib as the bytes of a file.
 
-    Parameters
-    ----------
-    figure : Figure
-    kind : str
-        "png", "svg" or "pdf".
-    dpi : int
-        Dots per inch, where it is made of dots.
+    `kind` is "png", "svg" or "pdf"; `dpi` counts where it is made of dots.
     """
     stream = io.BytesIO()
     with warnings.catch_warnings():  # a name may hold letters that the font does not have

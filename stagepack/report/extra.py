@@ -21,11 +21,7 @@ Target = str | os.PathLike[str] | Axes | None
 def extra(module: str, who: str = "the report needs") -> ModuleType:
     """Return a module of a library of the extra ``report``.
 
-    Parameters
-    ----------
-    module : str
-    who : str
-        Who needs it, for the message.
+    `who` needs it, for the message.
 
     Raises
     ------

@@ -75,12 +75,8 @@ def look(title: str) -> JsonObject:
 def inside(size: int, *, together: bool = False) -> JsonObject:
     """Return how the text within bars looks; where it does not fit, the page's script hides it.
 
-    Parameters
-    ----------
-    size : int
-        Of the font, in pixels; the script takes a smaller one where that fits.
-    together : bool
-        Hide all texts of a trace as soon as one of them does not fit.
+    `size` is in pixels; the script takes a smaller one where that fits.  `together`: all texts of a
+    trace are hidden as soon as one does not fit.
     """
     return {
         "textposition": "inside",
@@ -117,12 +113,7 @@ def buttons(*choices: tuple[str, str, Sequence[object]]) -> list[JsonObject]:
 def limit_line(name: str, end: float, height: float) -> Figure:
     """Return a dashed line at a limit of the lower panel, from the begin of time on.
 
-    Parameters
-    ----------
-    name : str
-        In the legend.
-    end, height : float
-        In units of the axes: where it ends, and the limit.
+    It ends at `end`; `name` is for the legend, the `height` the limit, in units of the axes.
     """
     return graph_objects().Scatter(
         name=name,

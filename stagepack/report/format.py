@@ -12,16 +12,10 @@ UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"
 
 
 def standing(status: str, objective: Number | None, instance: Instance | None) -> str:
-    """Return a status in words: a question of fitting that is answered reads ``fits``.
+    """Return a `status` in words: a question of fitting that is answered reads ``fits``.
 
-    What is proved beyond the question keeps its name.
-
-    Parameters
-    ----------
-    status : str
-    objective : number or None
-    instance : instance
-        Its `goal`, if it has one, is the question.
+    The question is the `goal` of the instance, if it has one; the `objective` answers it.  What is
+    proved beyond the question keeps its name.
     """
     goal = getattr(instance, "goal", None)
     answered = goal is not None and objective is not None and objective <= goal

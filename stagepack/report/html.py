@@ -27,15 +27,9 @@ def write_figure(
     path: str | Path,
     scale: str | None = None,
 ) -> None:
-    """Write the picture of one solution as a self-contained page.
+    """Write the picture of one `solution` as a self-contained page.
 
-    Parameters
-    ----------
-    instance : instance
-    solution : solution or Result
-    path : str or Path
-    scale : str, optional
-        One of the view's `scales`; the usual one when absent.
+    `scale` is one of the view's `scales`; the usual one when absent.
 
     Raises
     ------
@@ -55,17 +49,10 @@ def write_figure(
 
 
 def page(template: str, title: str, figures: Mapping[str, object], **given: object) -> str:
-    """Return a whole page, with everything that its figures need.
+    """Return a whole page with this `title`, and everything that its figures need.
 
-    Parameters
-    ----------
-    template : str
-        One that extends ``report/templates/page.html``.
-    title : str
-    figures : mapping
-        By the ids of their elements.
-    given : anything
-        What else the template is about.
+    The `template` extends ``report/templates/page.html``; `figures` are by the ids of their
+    elements, `given` is what else the template is about.
 
     Raises
     ------

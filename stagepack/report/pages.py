@@ -29,13 +29,7 @@ KNOWN = "results, plans, tunings, fronts, explanations, comparisons, stores of r
 
 
 class Chapter(NamedTuple):
-    """What a page says of one thing.
-
-    Attributes
-    ----------
-    title : str
-    html : str
-    """
+    """What a page says of one thing."""
 
     title: str
     html: str
@@ -78,15 +72,9 @@ def report(found: object, path: str | Path) -> Path:
 
 @singledispatch
 def chapter(given: object, anchor: str, figures: JsonObject) -> Chapter:
-    """Return what a page says of a thing; its figures go to `figures`.
+    """Return what a page says of a thing, `given`.
 
-    Parameters
-    ----------
-    given : object
-    anchor : str
-        How the names of its elements begin.
-    figures : dict
-        Figures of the page by the names of their elements.
+    The names of its elements begin with `anchor`; by these its figures go to `figures`.
 
     Raises
     ------
@@ -112,14 +100,8 @@ def _result(given: Result[Solution], anchor: str, figures: JsonObject) -> Chapte
 
 
 def with_pictures(title: str, given: object, pictures: Mapping[str, Callable[[], Axes]]) -> Chapter:
-    """Return the chapter of an object: its first lines, pictures of matplotlib, then its tables.
-
-    Parameters
-    ----------
-    title : str
-    given : object
-    pictures : mapping of str to callable
-        What each picture shows, and the function that draws it.
+    """Return the chapter of an object, `given`, below a `title`: its first lines, `pictures` of
+    matplotlib by what they show, each with the function that draws it, then its tables.
     """
     first, *others = (fragment(content) for content in contents(given, whole=True))
     drawn = [(name, picture(draw())) for name, draw in pictures.items()]
@@ -159,14 +141,9 @@ def answers(
 ) -> str:
     """Return answers one below the other: the levels of a plan, or a single one.
 
-    Parameters
-    ----------
-    given : iterable of (str, instance, Result)
-        Their names, and what is shown of each.
-    anchor, figures
-        As for :func:`chapter`.
-    microbatches : int, optional
-        Those of the step that all are about: partitions of a plan count those in flight.
+    `given` are their names, and what is shown of each; `anchor` and `figures` are as for
+    :func:`chapter`, `microbatches` those of the step that all are about: partitions of a plan count
+    those in flight.
     """
     levels = [
         _answer(name, instance, result, f"{anchor}level{at}", figures, microbatches)

@@ -44,17 +44,10 @@ def choose(
     best: Result[object] | None,
     worth: Callable[[Number | None], str],
 ) -> tuple[str, int]:
-    """Return the element in which people choose a solution, and the first choice: the best.
+    """Return the element in which people choose a solution, and the first choice: the `best`.
 
-    Parameters
-    ----------
-    what : str
-        Its label.
-    found : sequence of (str, Result)
-        Names of methods, and what they found.
-    best : Result or None
-    worth : callable
-        Text for an objective value.
+    `what` is its label; `found` are names of methods, and what they found; `worth` says an
+    objective value in words.
     """
     start = next(
         (i for i, (_, result) in enumerate(found) if best and result.solution == best.solution), 0

@@ -161,12 +161,7 @@ def trace(
 def trace_figure(results: object, unit: str = "") -> Figure:
     """Return incumbents (solid) and bounds (dashed) of all runs over time, with a log switch.
 
-    Parameters
-    ----------
-    results : mapping, or one or several results
-        The runs; the keys of a mapping are their labels.
-    unit : str
-        What objectives are counted in.
+    Keys of a mapping of `results` are their labels; `unit` is what objectives are counted in.
     """
     go = graph_objects()
     lines = []

@@ -56,11 +56,7 @@ def _printed(part: Content, width: int) -> str:
 def html(given: object, *, pictured: bool = True) -> str:
     """Return HTML without scripts or styles, for a notebook.
 
-    Parameters
-    ----------
-    given : object
-    pictured : bool
-        Whether its picture belongs to it; pages have pictures of their own.
+    `pictured`: its picture belongs to it; pages have pictures of their own.
     """
     from stagepack.report.templating import render
 

@@ -24,47 +24,24 @@ SHORT, SHORTEST = 28, 8  # columns to which words are cut before others are give
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table of text, for terminals of any width and for pages.
-
-    Attributes
-    ----------
-    header : sequence of str
-    rows : sequence of sequences of str
-    words : container of str
-        Columns of words, which stand on the left and may lose their middle where there is little
-        room; all others hold numbers, which are never cut.
-    spare : sequence of str
-        Columns that are given up, in this order, where a terminal is too narrow for all.
-    by : str
-        A column of which a terminal shows equal neighbours once, an empty line between groups.
-    title : str
-        On a page, where a sheet with a title can be opened and closed.
-    above : str
-        A line above the table in a terminal.
-    marks : mapping of (row, column) to str
-        Styles of single cells.
-    most : int, optional
-        Rows that a terminal shows.
-    what : str
-        What a row is.
-    rest : str
-        Where those are that are not shown.
-    widths : sequence of int
-        Those of the columns in a terminal, as :meth:`fitted` finds them.
-    """
+    """A table of text, for terminals of any width and for pages."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
+    # Columns of words, which stand on the left and may lose their middle where there is little
+    # room; all others hold numbers, which are never cut.
     words: Container[str] = ()
+    # Columns that are given up, in this order, where a terminal is too narrow for all.
     spare: Sequence[str] = ()
+    # A column of which a terminal shows equal neighbours once, an empty line between groups.
     by: str = ""
-    title: str = ""
-    above: str = ""
-    marks: Mapping[tuple[int, str], str] = field(default_factory=dict)
-    most: int | None = None
-    what: str = "row"
-    rest: str = ""
-    widths: Sequence[int] = ()
+    title: str = ""  # on a page, where a sheet with a title can be opened and closed
+    above: str = ""  # a line above the table in a terminal
+    marks: Mapping[tuple[int, str], str] = field(default_factory=dict)  # styles of single cells
+    most: int | None = None  # rows that a terminal shows
+    what: str = "row"  # what a row is
+    rest: str = ""  # where those are that are not shown
+    widths: Sequence[int] = ()  # those of the columns in a terminal, as :meth:`fitted` finds them
 
     def first(self, most: int | None) -> Sheet:
         """Return the sheet of which at most so many rows are shown."""
@@ -207,20 +184,11 @@ class Account:
 
 @dataclass(frozen=True)
 class Head:
-    """The first lines about something: of each what stands out, and the rest.
-
-    Attributes
-    ----------
-    lines : sequence of (str, str)
-    figures : sequence of str
-        Stand on one line below them where they fit, else on a line each.
-    reason : str
-        Stands below it all.
-    """
+    """The first lines about something: of each what stands out, and the rest."""
 
     lines: Sequence[tuple[str, str]]
-    figures: Sequence[str] = ()
-    reason: str = ""
+    figures: Sequence[str] = ()  # stand on one line below them where they fit, else on a line each
+    reason: str = ""  # stands below it all
 
     def in_columns(self, width: int | None = None) -> list[tuple[str, str]]:
         """Return all lines, safe to print, figures as they fit so many columns."""
@@ -302,13 +270,7 @@ def _plain(
 ) -> Table:
     """Return an empty table of words without lines.
 
-    Parameters
-    ----------
-    columns : iterable of str
-    header : bool
-        Whether it has a line of names.
-    wrap : container of str
-        Columns that may become narrower than what is in them.
+    `header`: it has a line of names; columns of `wrap` may become narrower than what is in them.
     """
     table = _empty(header)
     for column in columns:

@@ -21,12 +21,7 @@ PARTS = "report/templates/parts.html"
 def render(template: str, **given: object) -> Markup:
     """Return a template, filled in.
 
-    Parameters
-    ----------
-    template : str
-        Its file, relative to the package.
-    given : anything
-        What the template calls by these names.
+    `template` is a file, relative to the package; `given` is what it calls by these names.
 
     Raises
     ------

@@ -22,11 +22,8 @@ def engines() -> list[str]:
 def engine(name: str) -> Engine:
     """Return the engine called `name`, available or not.
 
-    Parameters
-    ----------
-    name : str
-        "cp-sat", "highs", "pyomo:highs" (or "pyomo" for short), or "pyomo:NAME" with Pyomo's
-        name of a solver.
+    The `name` is "cp-sat", "highs", "pyomo:highs" (or "pyomo" for short), or "pyomo:NAME" with
+    Pyomo's name of a solver.
 
     Raises
     ------

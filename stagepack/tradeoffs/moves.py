@@ -79,14 +79,8 @@ def recut(
 def nearly(instance: PipelinePartition, best: Result[Any], tolerance: float) -> PipelinePartition:
     """Return the question of the fewest moves within a tolerance of what was found to be best.
 
-    Parameters
-    ----------
-    instance : PipelinePartition
-        With its previous cut.
-    best : Result
-        Of its own objective, with a solution.
-    tolerance : float
-        As :func:`recut` takes it.
+    `best` is a result of its own objective, with a solution; the `tolerance` is that of
+    :func:`recut`.
     """
     assert best.objective is not None
     assert instance.previous is not None

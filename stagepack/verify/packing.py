@@ -5,10 +5,12 @@ so every objective of which the peak is a part; and where that address is beyond
 the last bank, nothing fits.  What a rule does not look at only asks for more of a placement.
 
 load    What is held at one moment lies apart in the memory, so that some of it ends no lower than
-        all of it together.  Of those that may overlap only the heaviest counts.  Where all that
+        all of it together.  Of those that may overlap only some count, no two of which may; who is
+        looked at may be named.  Where all that
         counts begins at multiples of a step, each but the highest takes a multiple of it.  Reserved
         ranges below that end come on top.
-clique  The same of buffers any two of which conflict.
+clique  The same of buffers any two of which conflict, are kept apart, or hold all of their bytes
+        at one moment.
 place   A buffer lies no lower than the first address that its own rules allow; where there is none,
         nothing fits.
 floor   Each access costs what the cheapest memory asks for that may hold the buffer, and no
@@ -29,11 +31,18 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from itertools import accumulate
+from itertools import accumulate, combinations
 from typing import TYPE_CHECKING, Any
 
 from stagepack.evidence import Proof
-from stagepack.verify.packing_misfit import PEAKS, misfit, turns_of
+from stagepack.verify.packing_misfit import (
+    MOST_BUFFERS,
+    PEAKS,
+    alive_at,
+    misfit,
+    sharing,
+    turns_of,
+)
 from stagepack.verify.rules import Claimed, Rules, UnprovedError
 
 if TYPE_CHECKING:
@@ -64,12 +73,14 @@ def _require(instance: PackingData, claimed: Claimed, least: float, what: str) -
 
 def _load(instance: PackingData, evidence: Evidence, claimed: Claimed) -> None:
     moment = evidence["moment"] if "moment" in evidence else _heaviest(instance, claimed)
-    held = _alive(instance, moment, claimed)
+    held = _alive(instance, moment, claimed, evidence)
     _require(instance, claimed, _together(instance, held), f"moment {moment}")
 
 
-def _alive(instance: PackingData, moment: int, claimed: Claimed) -> dict[int, Window]:
-    """Return what is held at a moment, by buffer."""
+def _alive(
+    instance: PackingData, moment: int, claimed: Claimed, evidence: Evidence
+) -> dict[int, Window]:
+    """Return what is held at a moment, by buffer: those that are named, if any are."""
     turns, held = turns_of(instance, moment), {}
     lives = zip(instance.size.tolist(), instance.start.tolist(), instance.end.tolist(), strict=True)
     for i, (nbytes, start, end) in enumerate(lives):
@@ -79,6 +90,8 @@ def _alive(instance: PackingData, moment: int, claimed: Claimed) -> dict[int, Wi
     for gap in instance.gaps:  # within one lifetime, which is a period at most
         if any(gap.start <= now < gap.end for now in turns):
             held[gap.buffer] = gap.low, gap.high
+    if "members" in evidence:
+        held = {i: window for i, window in held.items() if i in set(evidence["members"])}
     return held
 
 
@@ -106,19 +119,37 @@ def _clique(instance: PackingData, evidence: Evidence, claimed: Claimed) -> None
 
 def _members(instance: PackingData, evidence: Evidence, claimed: Claimed) -> dict[int, Window]:
     """Return what the members of a clique hold."""
-    if instance.conflicts is None:
-        raise UnprovedError("there are no conflicts")
-    members, met = set(evidence["members"]), set()
+    members = set(evidence["members"])
     if not members <= set(range(instance.n)):
         raise UnprovedError("a member is no buffer")
-    for begin in range(0, len(instance.conflicts), PART):
+    met = {pair for pair in instance.apart if members.issuperset(pair)}
+    alone = members.intersection(instance.exclusive)
+    met |= {(min(i, j), max(i, j)) for i in alone for j in members if i != j}
+    if instance.conflicts is None and 2 * len(met) < len(members) * (len(members) - 1):
+        met |= _at_once(instance, members, claimed)
+    conflicts: Any = () if instance.conflicts is None else instance.conflicts
+    for begin in range(0, len(conflicts), PART):
         claimed.step(0)
-        for i, j in instance.conflicts[begin : begin + PART].tolist():
+        for i, j in conflicts[begin : begin + PART].tolist():
             if i in members and j in members:
                 met.add((min(i, j), max(i, j)))
     if 2 * len(met) < len(members) * (len(members) - 1):
         raise UnprovedError("two of the members do not conflict")
     return {i: (0, int(instance.size[i])) for i in members}
+
+
+def _at_once(instance: PackingData, members: set[int], claimed: Claimed) -> set[tuple[int, int]]:
+    """Return pairs of members that hold all of their bytes when one of them begins to."""
+    if len(members) > MOST_BUFFERS:
+        raise UnprovedError("it speaks of too many buffers")
+    which = sorted(members)
+    begins = {int(instance.start[i]) for i in which}
+    begins |= {gap.end for gap in instance.gaps if gap.buffer in members}
+    found = set()
+    for alive in alive_at(instance, which, sorted(begins), claimed):
+        here = [i for at, i in enumerate(which) if alive >> at & 1]
+        found |= set(combinations(here, 2))
+    return found
 
 
 def _memories(instance: PackingData, evidence: Evidence, claimed: Claimed) -> None:
@@ -128,8 +159,8 @@ def _memories(instance: PackingData, evidence: Evidence, claimed: Claimed) -> No
     for crowd in evidence["sets"]:
         memories = {index for index in crowd["memories"] if 0 <= index < len(instance.memories)}
         held = (
-            _alive(instance, crowd["moment"], claimed)
-            if instance.conflicts is None
+            _alive(instance, crowd["moment"], claimed, crowd)
+            if "moment" in crowd
             else _members(instance, crowd, claimed)
         )
         inside = {i: window for i, window in held.items() if where[i] <= memories}
@@ -183,9 +214,11 @@ def _together(instance: PackingData, held: dict[int, Window], memory: Memory | N
     If `memory` is one of several, it holds all of them; else no address of several counts.
     """
     weight = {i: high - low for i, (low, high) in held.items() if low < high}
-    for group in (*instance.colocated, *instance.in_place):
-        alive = [i for i in group if i in weight]
-        for i in sorted(alive, key=lambda i: (weight[i], i))[:-1]:
+    free, taken = sharing(instance), set[int]()
+    for i in sorted(weight, key=lambda i: (weight[i], i), reverse=True):
+        if taken.isdisjoint(free.get(i, ())):
+            taken.update(free.get(i, ()))
+        else:
             del weight[i]
     total = sum(weight.values())
     if instance.memories and memory is None:
@@ -211,6 +244,8 @@ def _place(instance: PackingData, _: Evidence, claimed: Claimed) -> None:
     for i, (size, align, fixed) in enumerate(zip(*columns, strict=True)):
         claimed.step(i)
         lowest = math.inf
+        if instance.segment is not None and size > instance.segment:
+            return  # it has no place at all
         for low, high in allowed.get(i) or [(0, math.inf)]:
             at = max(low, fixed)
             at += -at % align
@@ -230,7 +265,7 @@ def _place(instance: PackingData, _: Evidence, claimed: Claimed) -> None:
 
 def _floor(instance: PackingData, _: Evidence, claimed: Claimed) -> None:
     least, objective = 0, instance.objective.value
-    if objective not in (*PEAKS, "moves", "spill"):
+    if objective not in (*PEAKS, "moves", "spill", "penalties"):
         raise UnprovedError(f"the objective {objective} is not looked at")
     if objective == "spill":
         costs = [memory.cost for memory in instance.memories]

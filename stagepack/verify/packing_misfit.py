@@ -61,10 +61,11 @@ def misfit(instance: PackingData, evidence: Mapping[str, Any], claimed: Claimed)
         raise UnprovedError("it speaks of too many buffers or moments")
     if len(set(which)) < len(which) or not set(which) <= set(range(instance.n)):
         raise UnprovedError("what it speaks of are no buffers, or one twice")
-    for group in (*instance.in_place, *instance.colocated):
-        if len(set(group).intersection(which)) > 1:
-            raise UnprovedError("it speaks of two buffers that may overlap")
-    alive = _alive(instance, which, moments, claimed)
+    free = sharing(instance)
+    some = [number for i in which for number in free.get(i, ())]
+    if len(set(some)) < len(some):
+        raise UnprovedError("it speaks of two buffers that may overlap")
+    alive = alive_at(instance, which, moments, claimed)
     Replay(*_rounded(instance, which, capacity), alive).run(evidence["steps"], claimed)
 
 
@@ -80,10 +81,30 @@ def _rounded(instance: PackingData, which: list[int], capacity: int) -> tuple[li
     return wide, max(tops, default=capacity)
 
 
-def _alive(
+def sharing(instance: PackingData) -> dict[int, list[int]]:
+    """Return numbers of the sets of buffers that may share bytes, by buffer.
+
+    They have one place, or one lies in place of or inside of the other, or is exempt from it.
+    """
+    groups = [set(group) for group in instance.colocated]
+    for view in instance.views:
+        pair = {view.buffer, view.host}
+        met = [group for group in groups if group & pair]
+        groups = [group for group in groups if group not in met] + [pair.union(*met)]
+    found: dict[int, list[int]] = {}
+    for number, group in enumerate((*groups, *instance.in_place, *instance.exempt)):
+        for i in group:
+            found.setdefault(i, []).append(number)
+    return found
+
+
+def alive_at(
     instance: PackingData, which: list[int], moments: list[int], claimed: Claimed
 ) -> list[int]:
-    """Return, as the bits of a number, which buffers hold all of their bytes at each moment."""
+    """Return, as the bits of a number, `which` buffers hold all of their bytes at each moment.
+
+    `moments` are those of the `instance`; each is a step that is `claimed`.
+    """
     gaps = [gap for gap in instance.gaps if gap.buffer in which]
     lives = [(i, int(instance.start[i]), int(instance.end[i])) for i in which]
     found = []

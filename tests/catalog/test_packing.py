@@ -15,7 +15,7 @@ from stagepack.catalog.packing import GENERATORS, evolved
 from stagepack.errors import InputError
 from stagepack.formats import door, solutions
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from tests.imports import ROOT
 from tests.packing_cases import brute_force
 

@@ -84,9 +84,11 @@ def test_packings_in_which_nothing_can_move_down_hold_an_optimum() -> None:
         best = brute_force(instance)
         found = agrees(instance, None if best is None else instance.evaluate(best))
         refused += found is None
-        partial = any(0 < gap.high - gap.low < instance.size[gap.buffer] for gap in instance.gaps)
+        partial = bool(instance.views or instance.segment) or any(
+            0 < gap.high - gap.low < instance.size[gap.buffer] for gap in instance.gaps
+        )
         assert (found is None) <= partial
-    assert 0 < refused < 100
+    assert 0 < refused < 150
 
 
 def test_what_cannot_be_tried_as_a_whole_is_refused() -> None:

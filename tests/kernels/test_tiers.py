@@ -15,7 +15,7 @@ from stagepack.heuristics.schedule.policies import policies
 from stagepack.heuristics.schedule.rules import one_by_one
 from stagepack.heuristics.schedule.timing import Timing
 from stagepack.instances.packing import LmemPacking
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.schedule import Objective
 from stagepack.kernels import compiled
 from tests.heuristics.schedule.cases import looped

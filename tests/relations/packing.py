@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stagepack.instances.packing import LmemPacking
-from stagepack.instances.packing.data import Allowed, Gap
+from stagepack.instances.packing.data import Allowed, Gap, View
 from tests.packing_cases import FEATURES, random_packing, tight
 from tests.relations.relation import NO_WORSE, SAME, Prediction, Relation, scaled
 
@@ -49,6 +49,8 @@ def structured(draw: np.random.Generator) -> LmemPacking:
 def plain(given: LmemPacking) -> bool:
     """Whether there are only sizes and lifetimes."""
     fields = ("gaps", "allowed", "reserved", "colocated", "in_place", "memories")
+    if given.related:
+        return False
     some = any(getattr(given, name) for name in fields)
     some |= any(getattr(given, name) is not None for name in ("period", "conflicts", "banks"))
     bound = given.capacity is not None or (given.alignment > 1).any() or (given.fixed >= 0).any()
@@ -84,7 +86,7 @@ def anywhere(given: LmemPacking) -> LmemPacking | None:
 
 def smaller(given: LmemPacking) -> LmemPacking | None:
     """Return a packing of smaller buffers."""
-    if given.gaps or given.allowed or str(given.objective) == "moves":
+    if given.gaps or given.allowed or given.views or str(given.objective) == "moves":
         return None
     return same_weight(given, given.replace(size=np.maximum(0, given.size - 1)))
 
@@ -106,14 +108,29 @@ def fewer_conflicts(given: LmemPacking) -> LmemPacking | None:
 def in_place(given: LmemPacking) -> LmemPacking | None:
     """Return a packing with another pair that may share its address."""
     pair = (0, given.n - 1)
-    if given.n < 2 or {pair, pair[::-1]} & set(given.in_place):
+    if given.n < 2 or given.views or {pair, pair[::-1]} & set(given.in_place):
         return None
     return same_weight(given, given.replace(in_place=(*given.in_place, pair)))
 
 
+def freer(given: LmemPacking) -> LmemPacking | None:
+    """Return a packing without separations, exclusive bytes and segments."""
+    if not (given.apart or given.exclusive or given.segment):
+        return None
+    return same_weight(given, given.replace(apart=(), exclusive=(), segment=None))
+
+
+def exempt(given: LmemPacking) -> LmemPacking | None:
+    """Return a packing with other pairs that may overlap."""
+    pairs = [(i, i + 2) for i in range(given.n - 2) if (i, i + 2) not in given.apart]
+    if given.views or given.colocated:
+        return None
+    return same_weight(given, given.replace(exempt=(*given.exempt, *pairs)))
+
+
 def without_last(given: LmemPacking) -> LmemPacking | None:
     """Return a packing without its last buffer."""
-    if given.n < 2 or given.colocated or given.in_place:
+    if given.n < 2 or given.colocated or given.in_place or given.views:
         return None
     return same_weight(given, chosen(given, np.arange(given.n - 1)))
 
@@ -125,25 +142,7 @@ def shuffled(given: LmemPacking) -> LmemPacking:
 
 def chosen(given: LmemPacking, order: Any) -> LmemPacking:
     """Return a packing of buffers with these numbers, in this order."""
-    place = {int(old): new for new, old in enumerate(order)}
-
-    def kept(pairs: Any) -> Any:
-        found = [[place[int(a)], place[int(b)]] for a, b in pairs if {int(a), int(b)} <= {*place}]
-        return np.array(found, dtype=np.int64).reshape(-1, 2)
-
-    banks = given.banks
-    return given.replace(
-        **{name: getattr(given, name)[order] for name in COLUMNS},
-        ids=None,
-        conflicts=None if given.conflicts is None else kept(given.conflicts),
-        gaps=[replace(one, buffer=place[one.buffer]) for one in given.gaps if one.buffer in place],
-        allowed=[
-            replace(one, buffer=place[one.buffer]) for one in given.allowed if one.buffer in place
-        ],
-        colocated=[[place[at] for at in group] for group in given.colocated],
-        in_place=[(place[a], place[b]) for a, b in given.in_place],
-        banks=None if banks is None else replace(banks, pairs=kept(banks.pairs)),
-    )
+    return given.select([int(at) for at in order], ids=None)
 
 
 def reversed_(given: LmemPacking) -> LmemPacking | None:
@@ -185,6 +184,8 @@ def heavier(given: LmemPacking) -> LmemPacking | None:
         gaps=[replace(one, low=5 * one.low, high=5 * one.high) for one in given.gaps],
         allowed=[replace(one, low=5 * one.low, high=5 * one.high) for one in given.allowed],
         reserved=[(5 * low, 5 * high) for low, high in given.reserved],
+        views=[replace(one, offset=5 * one.offset) for one in given.views],
+        segment=None if given.segment is None else 5 * given.segment,
         banks=None
         if banks is None
         else replace(
@@ -216,6 +217,8 @@ def again(given: LmemPacking) -> LmemPacking | None:
     """Return a packing followed by itself in time."""
     if given.conflicts is not None or given.period is not None or given.banks is not None:
         return None
+    if given.exclusive:
+        return None
     n, last = given.n, int(given.end.max() - given.start.min())
     columns = {name: np.tile(getattr(given, name), 2) for name in COLUMNS}
     columns["start"][n:] += last
@@ -229,7 +232,11 @@ def again(given: LmemPacking) -> LmemPacking | None:
         ],
         allowed=[*given.allowed, *(Allowed(a.buffer + n, a.low, a.high) for a in given.allowed)],
         colocated=[*given.colocated, *([at + n for at in some] for some in given.colocated)],
-        in_place=[*given.in_place, *((a + n, b + n) for a, b in given.in_place)],
+        views=[*given.views, *(View(v.buffer + n, v.host + n, v.offset) for v in given.views)],
+        **{
+            name: [*getattr(given, name), *((a + n, b + n) for a, b in getattr(given, name))]
+            for name in ("in_place", "apart", "exempt")
+        },
     )
 
 
@@ -283,6 +290,8 @@ RELATIONS = (
     Relation("shorter lives", shorter, NO_WORSE),
     Relation("fewer conflicts", fewer_conflicts, NO_WORSE),
     Relation("another pair in place", in_place, NO_WORSE),
+    Relation("freer", freer, NO_WORSE),
+    Relation("other exempt pairs", exempt, NO_WORSE),
     Relation("a buffer fewer", without_last, NO_WORSE),
     Relation("shuffled", shuffled, SAME),
     Relation("reversed", reversed_, SAME),

@@ -107,7 +107,9 @@ def shown(instance: LmemPacking, bound: int | None, rule: str, **data: object) -
     [
         ({}, 12),
         ({"in_place": [(0, 1)]}, 9),
-        ({"in_place": [(0, 1), (1, 2)]}, 5),
+        ({"in_place": [(0, 1), (1, 2)]}, 8),
+        ({"exempt": [(0, 1)]}, 9),
+        ({"views": [(0, 2, 1)]}, 9),
         ({"colocated": [(0, 1)]}, 9),
         ({"colocated": [(0, 1, 2)]}, 5),
         ({"alignment": [4, 4, 4]}, 13),
@@ -123,6 +125,7 @@ def test_what_a_moment_shows(given: dict[str, Any], least: int) -> None:
     instance = LmemPacking.from_arrays([3, 4, 5], [0, 0, 0], [1, 2, 3], **given)
     assert shown(instance, least, "load", moment=0)
     assert not shown(instance, least + 1, "load", moment=0)
+    assert not shown(instance, least, "load", moment=0, members=[])
     assert shown(instance, least, "load")
     fit = instance.replace(capacity=least - 1, objective="fit")
     assert shown(fit, None, "load", moment=0)

@@ -47,7 +47,8 @@ def test_verifying_takes_neither_numpy_nor_numba() -> None:
             kind="lmem-packing", tolerance=0, objective=SimpleNamespace(value="peak"),
             size=Column([3, 4, 5]), start=Column([0, 1, 2]), end=Column([2, 3, 4]),
             alignment=Column([1, 1, 1]), fixed=Column([-1, -1, -1]), conflicts=None, period=None,
-            gaps=(), colocated=(), in_place=(), memories=(), reserved=(), allowed=(),
+            gaps=(), colocated=(), in_place=(), views=(), exempt=(), memories=(), reserved=(),
+            allowed=(),
         )
         assert verify(packing, 9, "witness", {"rule": "load", "moment": 2}).shown
         assert verify(packing, 10, "witness", {"rule": "load", "moment": 2}).false

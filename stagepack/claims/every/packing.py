@@ -7,7 +7,8 @@ above.  So trying all orders of blocks, each as low as the ones before allow, an
 before, meets that packing.  This holds for whatever any block may do alone (alignment, ranges,
 fixed offsets), whoever meets whom (times, circles, conflicts, memories).  Which pairs in place have
 one offset, which memory a buffer is in, and which buffers do not move is tried as well.  Bank
-conflicts, and gaps that leave a part of a buffer in use, depend on more: nothing is tried.
+conflicts, views, segments, and gaps that leave a part of a buffer in use, depend on more: nothing
+is tried.
 """
 
 from __future__ import annotations
@@ -30,8 +31,17 @@ def candidates(instance: PackingData, below: Fraction | None) -> Iterator[Packin
     """Yield all such packings that may be better; None for a part of one."""
     objective, n = instance.objective.value, instance.n
     partial = any(0 < g.high - g.low < instance.size[g.buffer] for g in instance.gaps)
-    if n > MOST_BLOCKS or partial or objective == "bank-conflicts":
+    if n > MOST_BLOCKS or partial or objective not in ("peak", "fit", "moves", "spill"):
         raise TooManyError
+    special = any(memory.reserved or memory.alignment > 1 for memory in instance.memories)
+    if special or instance.homes is not None or instance.views or instance.segment is not None:
+        raise TooManyError
+    never = set(instance.apart)
+    in_place = [
+        pair
+        for pair in instance.in_place
+        if pair not in never and not set(pair) & set(instance.exclusive)
+    ]
     previous, size = instance.previous.tolist(), instance.size.tolist()
     moved = [i for i in range(n) if previous[i] >= 0 and objective == "moves"]
     meets = _meets(instance)
@@ -47,7 +57,7 @@ def candidates(instance: PackingData, below: Fraction | None) -> Iterator[Packin
             if any(fixed.get(i, previous[i]) != previous[i] for i in stays):
                 continue
             fixed |= {i: previous[i] for i in stays}
-            for pairs in _subsets(instance.in_place):
+            for pairs in _subsets(in_place):
                 tied: list[tuple[int, ...]] = [*instance.colocated, *pairs]
                 blocks = _blocks(n, tied)
                 alone = {pair for g in instance.colocated for pair in itertools.permutations(g, 2)}
@@ -76,8 +86,20 @@ def _blocks(n: int, groups: Sequence[Sequence[int]]) -> list[list[int]]:
 
 
 def _meets(instance: PackingData) -> set[tuple[int, int]]:
+    """Return the pairs of buffers, either way round, that must not overlap."""
+    alone, held = set(instance.exclusive), (instance.size > 0).tolist()
+    held_pairs = itertools.permutations(itertools.compress(range(instance.n), held), 2)
+    apart = {pair for pair in held_pairs if alone.intersection(pair)}
+    for i, j in instance.apart:
+        if held[i] and held[j]:
+            apart |= {(i, j), (j, i)}
+    exempt = {pair for i, j in instance.exempt for pair in ((i, j), (j, i))}
+    return _together(instance, held) - exempt | apart
+
+
+def _together(instance: PackingData, held: list[bool]) -> set[tuple[int, int]]:
     """Return the pairs of buffers that are in use together."""
-    n, held = instance.n, (instance.size > 0).tolist()
+    n = instance.n
     if instance.conflicts is not None:
         graph = [(i, j) for i, j in instance.conflicts.tolist() if held[i] and held[j]]
         return {pair for i, j in graph for pair in ((i, j), (j, i))}

@@ -51,11 +51,7 @@ def print_parts(parts: Iterable[RenderableType], *, outputs: Iterable[Path | Non
     They go to stdout, but to stderr (where ``-q`` drops them) if one of `outputs` is stdout: what
     a pipe takes is the document alone.
 
-    Parameters
-    ----------
-    parts : iterable of renderables
-    outputs : iterable of Path or None
-        What the command writes.
+    The command writes `outputs`.
     """
     aside = any(output is not None and files.is_stdout(output) for output in outputs)
     if aside and LOG.getEffectiveLevel() > logging.INFO:
@@ -264,12 +260,7 @@ class Solving(_Live):
     def incumbent(self, solution: object, objective: Number, bound: Number | None) -> None:
         """Take an incumbent, as `on_incumbent` of :func:`stagepack.solve` has it.
 
-        Parameters
-        ----------
-        solution : solution
-        objective : number
-        bound : number or None
-            None: nothing new.
+        That is, a `solution` and its `objective`; a `bound` of None is nothing new.
         """
         self._objective, self._bound = objective, bound if bound is not None else self._bound
 
@@ -318,11 +309,7 @@ class Cells(_Live):
     def begun(self, cell: Cell, done: int, total: int) -> None:
         """Take a cell that begins.
 
-        Parameters
-        ----------
-        cell : Cell
-        done, total : int
-            Cells that have ended; all cells.
+        `done` cells of `total` have ended.
         """
         if self._announcement:
             LOG.info(self._announcement)
@@ -333,12 +320,7 @@ class Cells(_Live):
     def ended(self, row: JsonObject, done: int, total: int) -> None:
         """Take a cell that has ended.
 
-        Parameters
-        ----------
-        row : dict
-            Its line of the table.
-        done, total : int
-            Cells that have ended; all cells.
+        `row` is its line of the table; `done` cells of `total` have ended.
         """
         self._done, self._total = done, total
         for cell in list(self._running):

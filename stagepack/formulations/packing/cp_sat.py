@@ -6,8 +6,8 @@ Sets
     P_i              pieces of block i: in the sections [first, end) it occupies the units
                      [o_i + low, o_i + high)
     S                blocks such that every pair that may share an offset has one of them
-    E                pairs of buffers that should not share a bank, with those of the same blocks
-                     and sizes taken together
+    E                pairs of buffers that should not share a bank, with those of the same blocks,
+                     sizes and heights above their offsets taken together
 Parameters
     size_i, step_i   units of block i, and what its offset is a multiple of
     D_ij             allowed distances o_j - o_i of blocks i and j that are alive together
@@ -21,17 +21,19 @@ Variables
     m_ik             block i lies in memory k (where there are several)
     x_ijt            o_j - o_i lies in run t of D_ij (for i or j in S)
     stay_iv          block i keeps the previous offset v of some of its buffers
-    f_i, r_i         bank in which block i begins, and offset within it; o_i = bank f_i + r_i
-    g_ia             block i takes one bank more with the size a of one of its buffers than a
-                     begin at a bank's first unit would; it ends in bank
-                     l_ia = f_i + (a - 1) div bank + g_ia
+    f_is, r_is       bank in which a buffer s above the offset of block i begins, and where within
+                     it; o_i + s = bank f_is + r_is
+    g_ias            such a buffer of size a takes one bank more than a begin at a bank's first
+                     unit would; it ends in bank l_ias = f_is + (a - 1) div bank + g_ias
     below_e, above_e, c_e   the banks of the first buffer of pair e lie below, above, neither
     p_ia             such a buffer shares no bank with a larger one of its pairs
+    below_p, above_p, share_p   the first block of penalised pair p lies below, above, neither
 Objective
     minimise    z                                    peak, fit
                 weight sum of count_e c_e + z        bank-conflicts
                 sum of bytes_iv (1 - stay_iv)        moves
                 sum of cost_ik m_ik                  spill
+                sum of cost_p share_p                penalties
 Constraints
     apart       the rectangles of P_i, i not in S, do not overlap (in each memory)
     pairs       o_j - o_i in run t of D_ij where x_ijt; one x_ijt holds (where i and j lie in one
@@ -42,10 +44,12 @@ Constraints
                 sum over the blocks alive in section s of size_i m_ik <= limit_k
     order       o_j >= o_i + d for blocks i, j that can be exchanged for one another
     stay        o_i = v where stay_iv
-    banks       g_ia where r_i + (a - 1) mod bank >= bank
-    conflicts   below_e + above_e + c_e = 1; l_ia < f_j where below_e, l_jb < f_i where above_e
+    banks       g_ias where r_is + (a - 1) mod bank >= bank
+    conflicts   below_e + above_e + c_e = 1; l_ias < f_jt where below_e, l_jbt < f_is where above_e
     cliques     of buffers of which every two are in E, those with p_ia have banks of their own;
                 z >= all their banks, less those of the smaller buffer for each c_e
+    share       o_j >= o_i + high_i - low_j where below_p, and so on; one of below_p, above_p and
+                share_p holds (where i and j lie in one memory)
 Size
     |B| + 1 variables, two intervals a piece, |B| rows for the peak and one constraint `apart` for
     each run of sections that pieces bridge (all times |M| with several memories); three variables
@@ -62,12 +66,12 @@ import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.formulations.base import LARGEST_FACTOR, LARGEST_VALUE
-from stagepack.formulations.packing.frame import Frame, Interval, Item, smaller_item
+from stagepack.formulations.packing.frame import Begin, Frame, Interval, Item, smaller_item
 from stagepack.formulations.packing.model import PackingModel
 from stagepack.heuristics.packing.tuning import TUNING, ModelTuning, PackingTuning
-from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.packing.data import PackingSolution
 from stagepack.instances.packing.instance import LmemPacking
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.packing.problem import Objective
 from stagepack.instances.profile import Array
 
@@ -115,6 +119,9 @@ class CpSat(PackingModel):
             case Objective.MOVES:
                 chosen = True
                 largest = max(largest, frame.movable // frame.gain)
+            case Objective.PENALTIES:
+                chosen = True
+                largest = max(largest, int(frame.pairs.cost.sum()) // frame.gain)
             case Objective.SPILL:
                 largest = max(largest, int(frame.spill.max(axis=1).sum()) // frame.gain)
             case Objective.PEAK | Objective.FIT:
@@ -151,6 +158,8 @@ class CpSat(PackingModel):
                 self._stays()
             case Objective.SPILL:
                 self._spill()
+            case Objective.PENALTIES:
+                self._share()
             case Objective.BANK_CONFLICTS:
                 self._peak()
                 self._banks()
@@ -338,39 +347,59 @@ class CpSat(PackingModel):
         """Minimise the cost of all accesses."""
         self._minimise(self.frame.spill.ravel().tolist(), [m for row in self.m for m in row], 0)
 
+    def _share(self) -> None:
+        """Of below_p, above_p and share_p one holds; minimise the cost of those that share."""
+        frame, model, pairs = self.frame, self.model, self.frame.pairs
+        low, high = (pairs_of // frame.unit for pairs_of in (pairs.low, pairs.high))
+        self.share: list[tuple[IntVar, IntVar, IntVar]] = []
+        for p, (i, j) in enumerate(pairs.member.tolist()):
+            self._spend(self.tuning.cp_sat_bank_pair)
+            below, above, share = (model.new_bool_var(f"{name}{p}") for name in ("b", "a", "s"))
+            if self.m:
+                for one, other in zip(self.m[i], self.m[j], strict=True):
+                    model.add_bool_or(~one, ~other, below, above, share)
+            else:
+                model.add_exactly_one(below, above, share)
+            ends = self.o[i] + int(high[p, 0]), self.o[j] + int(high[p, 1])
+            model.add(ends[0] <= self.o[j] + int(low[p, 1])).only_enforce_if(below)
+            model.add(ends[1] <= self.o[i] + int(low[p, 0])).only_enforce_if(above)
+            self.share.append((below, above, share))
+        shares = [share for _, _, share in self.share]
+        self._minimise(pairs.cost.tolist(), shares, pairs.certain)
+
     def _banks(self) -> None:
-        """o_i = bank f_i + r_i, and g_ia where r_i + (a - 1) mod bank >= bank."""
+        """o_i + s = bank f_is + r_is, and g_ias where r_is + (a - 1) mod bank >= bank."""
         frame, model, bank = self.frame, self.model, self.frame.bank
-        self.f: dict[int, IntVar] = {}
-        self.r: dict[int, IntVar] = {}
+        self.f: dict[Begin, IntVar] = {}
+        self.r: dict[Begin, IntVar] = {}
         self.g: dict[Item, IntVar] = {}
-        for i in sorted({i for i, _ in frame.bank_items}):
-            first, last = frame.places[i][0][0], frame.places[i][-1][1]
-            self.f[i] = model.new_int_var(first // bank, last // bank, f"f{i}")
-            self.r[i] = model.new_int_var(0, bank - 1, f"r{i}")
-            model.add(self.o[i] == bank * self.f[i] + self.r[i])
-        for i, size in frame.bank_items:
-            rest = (size - 1) % bank
+        for i, above in frame.bank_begins:
+            first, last = frame.places[i][0][0] + above, frame.places[i][-1][1] + above
+            f = self.f[i, above] = model.new_int_var(first // bank, last // bank, f"f{i},{above}")
+            r = self.r[i, above] = model.new_int_var(0, bank - 1, f"r{i},{above}")
+            model.add(self.o[i] + above == bank * f + r)
+        for item in frame.bank_items:
+            rest = (item[1] - 1) % bank
             if rest:
-                g = self.g[i, size] = model.new_bool_var(f"g{i},{size}")
-                model.add(self.r[i] >= bank - rest).only_enforce_if(g)
-                model.add(self.r[i] < bank - rest).only_enforce_if(~g)
+                g = self.g[item] = model.new_bool_var(f"g{item}")
+                model.add(self.r[item[0], item[2]] >= bank - rest).only_enforce_if(g)
+                model.add(self.r[item[0], item[2]] < bank - rest).only_enforce_if(~g)
 
     def _conflicts(self) -> None:
         """below_e + above_e + c_e = 1, and minimise conflicts and peak."""
         frame, model, bank = self.frame, self.model, self.frame.bank
         weight = self.instance.conflict_weight
         self.last = {
-            (i, size): self.f[i] + (size - 1) // bank + self.g.get((i, size), 0)
-            for i, size in frame.bank_items
+            item: self.f[item[0], item[2]] + (item[1] - 1) // bank + self.g.get(item, 0)
+            for item in frame.bank_items
         }
         self.conflicts: dict[tuple[Item, Item], tuple[IntVar, IntVar, IntVar]] = {}
         for e, (one, other) in enumerate(frame.bank_pairs):
             self._spend(self.tuning.cp_sat_bank_pair)
             below, above, c = (model.new_bool_var(f"{name}{e}") for name in ("b", "a", "c"))
             model.add_exactly_one(below, above, c)
-            model.add(self.last[one] < self.f[other[0]]).only_enforce_if(below)
-            model.add(self.last[other] < self.f[one[0]]).only_enforce_if(above)
+            model.add(self.last[one] < self.f[other[0], other[2]]).only_enforce_if(below)
+            model.add(self.last[other] < self.f[one[0], one[2]]).only_enforce_if(above)
             self.conflicts[one, other] = below, above, c
         self._cliques()
         self._minimise(
@@ -402,7 +431,7 @@ class CpSat(PackingModel):
             model.add(end == self.last[item] + 1)
             self.taken[item] = end
             banks[item] = model.new_optional_interval_var(
-                self.f[item[0]], size, end, p, f"banks{item}"
+                self.f[item[0], item[2]], size, end, p, f"banks{item}"
             )
         for clique in cliques:
             self._spend(self.tuning.cp_sat_row + self.tuning.cp_sat_term * len(clique))
@@ -462,23 +491,35 @@ class CpSat(PackingModel):
                     values[stay.index] = offsets[i] == at
             case Objective.BANK_CONFLICTS:
                 self._hint_banks(values, offsets)
+            case Objective.PENALTIES:
+                self._hint_shares(values, offsets, memory)
             case Objective.SPILL | Objective.PEAK | Objective.FIT:
                 pass
             case unknown:
                 assert_never(unknown)
         return values
 
+    def _hint_shares(self, values: Array, offsets: Array, memory: Array | None) -> None:
+        """Enter which penalised pairs share, and which of the others lies below."""
+        pairs, unit = self.frame.pairs, self.frame.unit
+        shared = pairs.shared(offsets * unit)
+        for p, (i, j) in enumerate(pairs.member.tolist()):
+            if memory is None or memory[i] == memory[j]:
+                which = 2 if shared[p] else int(offsets[i] > offsets[j])
+                values[self.share[p][which].index] = 1
+
     def _hint_banks(self, values: Array, offsets: Array) -> None:
         """Enter the values of what speaks of banks."""
         bank = self.frame.bank
-        for i, f in self.f.items():
-            values[f.index], values[self.r[i].index] = divmod(int(offsets[i]), bank)
-        for (i, size), g in self.g.items():
-            values[g.index] = offsets[i] % bank + (size - 1) % bank >= bank
-        for (i, size), end in self.taken.items():
-            values[end.index] = (offsets[i] + size - 1) // bank + 1
-        for ((i, a), (j, b)), (below, above, c) in self.conflicts.items():
-            one, other = int(offsets[i]), int(offsets[j])
+        for (i, shift), f in self.f.items():
+            where = int(offsets[i]) + shift
+            values[f.index], values[self.r[i, shift].index] = divmod(where, bank)
+        for (i, size, shift), g in self.g.items():
+            values[g.index] = (offsets[i] + shift) % bank + (size - 1) % bank >= bank
+        for (i, size, shift), end in self.taken.items():
+            values[end.index] = (offsets[i] + shift + size - 1) // bank + 1
+        for ((i, a, s), (j, b, t)), (below, above, c) in self.conflicts.items():
+            one, other = int(offsets[i]) + s, int(offsets[j]) + t
             if (one + a - 1) // bank < other // bank:
                 values[below.index] = 1
             elif (other + b - 1) // bank < one // bank:

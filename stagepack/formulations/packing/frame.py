@@ -1,7 +1,8 @@
 """Data that the models of packing share: the instance in units, its windows and distances.
 
-All addresses are multiples of the unit of :class:`~stagepack.instances.packing.blocks.Blocks`, such
-that some optimal placement uses only multiples of it.  Buffers with the same offset form a block.
+All addresses are multiples of the unit of
+:class:`~stagepack.instances.packing.normal_form.blocks.Blocks`, such that some optimal placement
+uses only multiples of it.  Buffers with the same offset form a block.
 The distance d = offset_j - offset_i of two blocks that are in use at the same time must lie in one
 of a few intervals: i below j, i above j, or within the space that windows and gaps leave free.
 
@@ -35,10 +36,12 @@ from typing import assert_never
 import numpy as np
 
 from stagepack.errors import InputError
-from stagepack.instances.packing.blocks import Blocks, aligned_unit
+from stagepack.heuristics.packing.homes import alone_in, possible
+from stagepack.heuristics.packing.penalties.pairs import Pairs
 from stagepack.instances.packing.data import PackingSolution
-from stagepack.instances.packing.homes import alone_in, possible
 from stagepack.instances.packing.instance import LmemPacking
+from stagepack.instances.packing.normal_form.blocks import Blocks
+from stagepack.instances.packing.normal_form.places import aligned_unit
 from stagepack.instances.packing.problem import Objective
 from stagepack.instances.profile import Array
 
@@ -49,8 +52,11 @@ LARGEST_PAIRS = 2_000_000
 """Pairs of pieces of blocks alive together beyond which no model is built: on an engine each may
 take a kilobyte."""
 
-Item = tuple[int, int]
-"""A block and the units of one of its buffers."""
+Item = tuple[int, int, int]
+"""A block, the units of one of its buffers, and how far that lies above the block's offset."""
+
+Begin = tuple[int, int]
+"""A block, and how far above its offset a buffer of it begins."""
 
 
 def too_dense(blocks: Blocks) -> str:
@@ -224,6 +230,9 @@ class Frame:
                     min((int(costs[k]) for k in self.homes(i)), default=0)
                     for i, costs in enumerate(self.spill)
                 )
+            case Objective.PENALTIES:
+                self.gain = math.gcd(self.pairs.certain, *self.pairs.cost.tolist()) or 1
+                self.least = self.pairs.certain
             case Objective.PEAK | Objective.FIT:
                 pass
             case unknown:
@@ -238,7 +247,8 @@ class Frame:
         instance = self.instance
         bytes_at: dict[tuple[int, int], int] = {}
         for buffer in np.flatnonzero(instance.previous >= 0).tolist():
-            key = int(self.blocks.block[buffer]), int(instance.previous[buffer]) // self.unit
+            at = int(instance.previous[buffer] - self.blocks.shift[buffer])
+            key = int(self.blocks.block[buffer]), at // self.unit
             bytes_at[key] = bytes_at.get(key, 0) + int(instance.size[buffer])
         self.movable = sum(bytes_at.values())
         self.gain = math.gcd(*bytes_at.values())
@@ -342,8 +352,10 @@ class Frame:
         """Classes of two and more blocks that any allocation may exchange for one another."""
         special = {i for pair in self.shares for i in pair}
         special.update(i for i, _, _ in self.stays)
+        if self.instance.objective is Objective.PENALTIES:
+            special.update(self.pairs.member.ravel().tolist())
         if self.instance.objective is Objective.BANK_CONFLICTS:
-            special.update(i for pair in self.bank_pairs for i, _ in pair)
+            special.update(item[0] for pair in self.bank_pairs for item in pair)
         classes: dict[object, list[int]] = {}
         for i in range(self.blocks.b):
             if i in special or not self.pieces[i]:
@@ -366,6 +378,11 @@ class Frame:
             for i, j in itertools.pairwise(members):
                 yield i, j, apart
 
+    @cached_property
+    def pairs(self) -> Pairs:
+        """Pairs of blocks that share addresses at a cost."""
+        return Pairs.of(self.instance, self.blocks)
+
     # ------------------------------------------------------------------ banks
 
     @property
@@ -376,25 +393,32 @@ class Frame:
 
     @cached_property
     def bank_pairs(self) -> dict[tuple[Item, Item], int]:
-        """How many pairs of buffers are ((block, size), (block, size)), of different blocks."""
+        """How many pairs of buffers are (item, item), none of them with one offset."""
         block, size = self.blocks.block, self.instance.size // self.unit
-        order = np.lexsort((size, block))
-        items = np.stack([block[order], size[order]], axis=1)
+        shift = self.blocks.shift // self.unit
+        order = np.lexsort((shift, size, block))
+        items = np.stack([block[order], size[order], shift[order]], axis=1)
         new = np.append(True, (np.diff(items, axis=0) != 0).any(axis=1))
         number = np.empty(len(order), dtype=np.int64)
         number[order] = np.cumsum(new) - 1
-        ends = np.sort(number[self.instance.bank_pairs], axis=1)
-        apart = (np.diff(block[self.instance.bank_pairs]) != 0).ravel()
-        codes, count = np.unique(ends[apart] @ [len(order), 1], return_counts=True)
-        item = [(i, units) for i, units in items[new].tolist()]
+        named = np.sort(number[self.instance.bank_pairs], axis=1)
+        ends = self.instance.bank_pairs
+        apart = (np.diff(block[ends]) != 0).ravel() | (np.diff(shift[ends]) != 0).ravel()
+        codes, count = np.unique(named[apart] @ [len(order), 1], return_counts=True)
+        item = [(i, units, above) for i, units, above in items[new].tolist()]
         one, other = np.divmod(codes, len(order))
         pairs = zip(one.tolist(), other.tolist(), count.tolist(), strict=True)
         return {(item[low], item[high]): times for low, high, times in pairs}
 
     @cached_property
     def bank_items(self) -> list[Item]:
-        """The (block, size) that occur in `bank_pairs`, ascending."""
+        """The items that occur in `bank_pairs`, ascending."""
         return sorted({item for pair in self.bank_pairs for item in pair})
+
+    @cached_property
+    def bank_begins(self) -> list[Begin]:
+        """Where buffers of these items begin, ascending."""
+        return sorted({(i, above) for i, _, above in self.bank_items})
 
     @property
     def certain_conflicts(self) -> int:
@@ -403,9 +427,9 @@ class Frame:
 
     @cached_property
     def bank_cliques(self) -> list[list[Item]]:
-        """Sets of (block, size) all of whose pairs should not share a bank; they cover all pairs.
+        """Sets of items all of whose pairs should not share a bank; they cover all pairs.
 
-        Greedy: from every pair and every (block, size) on, the one with most banks joins first.
+        Greedy: from every pair and every item on, the one with most banks joins first.
         """
         adjacent: dict[Item, set[Item]] = {}
         for one, other in self.bank_pairs:
@@ -446,7 +470,8 @@ class Frame:
     def solution(self, offsets: Array, memory: Array | None = None) -> PackingSolution:
         """Return the solution of offsets in units (and memories) of the blocks."""
         chosen = None if memory is None else memory[self.blocks.block]
-        return PackingSolution.of(self.instance, self.blocks.expand(offsets) * self.unit, chosen)
+        offsets = self.blocks.expand(offsets * self.unit)
+        return PackingSolution.of(self.instance, offsets, chosen)
 
     def settled(self, solution: PackingSolution) -> tuple[Array, Array | None]:
         """Return offsets in units (and memories) of the blocks, in the order models ask for.
@@ -457,7 +482,7 @@ class Frame:
         """
         leader = np.zeros(self.blocks.b, dtype=np.int64)
         leader[self.blocks.block] = np.arange(self.instance.n)
-        offsets = solution.offsets[leader] // self.unit
+        offsets = self.blocks.gathered(solution.offsets) // self.unit
         memory = None if solution.memory is None else solution.memory[leader]
         for i in range(self.blocks.b):
             at = int(offsets[i])
@@ -507,5 +532,5 @@ def _unit(rooms: list[Blocks]) -> int:
 
 
 def smaller_item(one: Item, other: Item) -> Item:
-    """Return which of two (block, size) is smaller; of equal ones, the first."""
+    """Return which of two items is smaller; of equal ones, the first."""
     return min(one, other, key=lambda item: (item[1], item))

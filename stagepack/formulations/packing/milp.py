@@ -23,7 +23,8 @@ Variables
     m_ik             block i lies in memory k (where there are several)
     z                peak; of several memories the sum of theirs, z_k
     stay_iv          block i keeps the previous offset v of some of its buffers
-    f_i, l_ia        bank in which block i begins, in which its buffer of size a ends
+    f_is, l_ias      bank in which what is s above the offset of block i begins, in which its buffer
+                     of size a ends
     below_e, above_e, c_e   the banks of the first buffer of pair e lie below, above, neither
 Objective
     minimise    z                                    peak, fit
@@ -40,8 +41,8 @@ Constraints
     memory      sum over k of m_ik = 1; o_i + size_i <= limit_k where m_ik, and z_k likewise where
                 the objective counts it; the blocks of a section that lie in memory k fit it
     stay        o_i = v where stay_iv
-    banks       bank f_i <= o_i < bank (f_i + 1), o_i + a <= bank (l_ia + 1)
-    conflicts   below_e + above_e + c_e = 1; l_ia < f_j where below_e, l_jb < f_i where above_e
+    banks       bank f_is <= o_i + s < bank (f_is + 1), o_i + s + a <= bank (l_ias + 1)
+    conflicts   below_e + above_e + c_e = 1; l_ias < f_jt where below_e, l_jbt < f_is where above_e
     bank loads  of buffers of which every two are in F: z >= all their banks, less those of the
                 smaller buffer for each c_e
 Size
@@ -71,9 +72,9 @@ from stagepack.formulations.packing.model import PackingModel
 from stagepack.formulations.program import Program, Sum, total
 from stagepack.formulations.whole import require_costs
 from stagepack.heuristics.packing.tuning import TUNING, ModelTuning, PackingTuning
-from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.packing.data import PackingSolution
 from stagepack.instances.packing.instance import LmemPacking
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.packing.problem import Objective
 from stagepack.linear import Array
 
@@ -122,7 +123,7 @@ class _OneOf:
 
 
 class Milp(PackingModel):
-    """The order model as a `Linear`; expresses every instance."""
+    """The order model as a `Linear`; expresses every instance, without penalties."""
 
     # With 1e-9 HiGHS 1.12 called 24 of 125 random packings infeasible or a worse peak optimal, 1.16
     # 5 of 183; with its own tolerance neither of them one of 308.
@@ -130,7 +131,9 @@ class Milp(PackingModel):
 
     @staticmethod
     def unsupported(instance: LmemPacking) -> str:
-        """Return why the model does not apply or would be too large, or ''."""
+        """Return what the model does not express, or why it would be too large, or ''."""
+        if instance.objective is Objective.PENALTIES:
+            return "knows nothing of penalties; use cp-sat"
         if any(memory.reserved or memory.alignment > 1 for memory in instance.memories):
             return "takes no memories with reserved ranges or alignments of their own; use cp-sat"
         return PackingModel.unsupported(instance)
@@ -220,6 +223,8 @@ class Milp(PackingModel):
                 self._conflicts()
             case Objective.PEAK | Objective.FIT:
                 self._minimise(self.z)
+            case Objective.PENALTIES:
+                raise InputError(self.unsupported(self.instance), field="objective")
             case unknown:
                 assert_never(unknown)
         self.infeasible = self.program.contradiction
@@ -366,18 +371,17 @@ class Milp(PackingModel):
         self._minimise(frame.movable // frame.gain - kept)
 
     def _banks(self) -> None:
-        """Bank f_i <= o_i < bank (f_i + 1), o_i + a <= bank (l_ia + 1)."""
+        """Bank f_is <= o_i + s < bank (f_is + 1), o_i + s + a <= bank (l_ias + 1)."""
         frame, program, bank = self.frame, self.program, self.frame.bank
         most = -(-frame.height // bank)
-        starts = sorted({i for i, _ in frame.bank_items})
-        self.f = {i: program.variable(upper=most) for i in starts}
+        self.f = {begin: program.variable(upper=most) for begin in frame.bank_begins}
         self.l = {item: program.variable(upper=most) for item in frame.bank_items}
-        for i, f in self.f.items():
-            program.at_most(bank * f, self.o[i])
-        for i, f in self.f.items():
-            program.at_most(self.o[i] + 1, bank * (f + 1))
-        for (i, size), last in self.l.items():
-            program.at_most(self.o[i] + size, bank * (last + 1))
+        for (i, above), f in self.f.items():
+            program.at_most(bank * f, self.o[i] + above)
+        for (i, above), f in self.f.items():
+            program.at_most(self.o[i] + above + 1, bank * (f + 1))
+        for (i, size, above), last in self.l.items():
+            program.at_most(self.o[i] + above + size, bank * (last + 1))
 
     def _conflicts(self) -> None:
         """below_e + above_e + c_e = 1, and minimise conflicts and peak."""
@@ -403,7 +407,8 @@ class Milp(PackingModel):
 
     def _clears(self, one: Item, other: Item, literal: Sum[int], most: int) -> None:
         """Let the banks of an item lie below those of another where `literal`."""
-        self.program.at_most(self.l[one] + 1, self.f[other[0]] + (most + 1) * (1 - literal))
+        begin = self.f[other[0], other[2]]
+        self.program.at_most(self.l[one] + 1, begin + (most + 1) * (1 - literal))
 
     # ------------------------------------------------------------------ back and forth
 
@@ -430,8 +435,8 @@ class Milp(PackingModel):
                     low[i] = max(low[i], at)
         if self.instance.objective is Objective.BANK_CONFLICTS:
             # Within its banks a block conflicts as chosen.
-            for i, f in self.f.items():
-                low[i] = max(low[i], round(values[f.index]) * frame.bank)
+            for (i, above), f in self.f.items():
+                low[i] = max(low[i], round(values[f.index]) * frame.bank - above)
         apart: list[tuple[int, int, int]] = []
         for (i, j), runs in self.runs.items():
             least, most = runs[self.x[i, j].chosen(values)]
@@ -478,7 +483,7 @@ class Milp(PackingModel):
                     values[stay.index] = at[i] == v
             case Objective.BANK_CONFLICTS:
                 self._hint_banks(values, at)
-            case Objective.SPILL | Objective.PEAK | Objective.FIT:
+            case Objective.SPILL | Objective.PEAK | Objective.FIT | Objective.PENALTIES:
                 pass
             case unknown:
                 assert_never(unknown)
@@ -487,13 +492,14 @@ class Milp(PackingModel):
     def _hint_banks(self, values: Array, at: list[int]) -> None:
         """Enter the values of what speaks of banks."""
         bank = self.frame.bank
-        for i, f in self.f.items():
-            values[f.index] = at[i] // bank
-        for (i, a), last in self.l.items():
-            values[last.index] = (at[i] + a - 1) // bank
+        for (i, s), f in self.f.items():
+            values[f.index] = (at[i] + s) // bank
+        for (i, a, s), last in self.l.items():
+            values[last.index] = (at[i] + s + a - 1) // bank
         for one, other in self.below:
-            for (i, a), (j, _), literals in ((one, other, self.below), (other, one, self.above)):
-                clear = (at[i] + a - 1) // bank < at[j] // bank
+            for under, over, literals in ((one, other, self.below), (other, one, self.above)):
+                (i, a, s), (j, _, t) = under, over
+                clear = (at[i] + s + a - 1) // bank < (at[j] + t) // bank
                 values[literals[one, other].index] = clear
 
     def slack(self, raw: float, tolerance: float) -> float:

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from stagepack.formulations.base import Formulation
 from stagepack.formulations.packing.frame import Frame, too_dense
 from stagepack.heuristics.packing.tuning import TUNING, ModelTuning, PackingTuning
-from stagepack.instances.packing.blocks import Blocks
 from stagepack.instances.packing.data import PackingSolution
 from stagepack.instances.packing.instance import LmemPacking
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.packing.problem import Objective
 
 

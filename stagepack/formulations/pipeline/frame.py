@@ -57,12 +57,8 @@ class StageLimits:
     ) -> StageLimits:
         """Derive them from what is known of solutions.
 
-        Parameters
-        ----------
-        upper : int or None
-            Ticks of a known solution.
-        least_compute, least_transfer : int
-            Lower bounds on the largest compute and transfer.
+        `upper` are ticks of a known solution, `least_compute` and `least_transfer` lower bounds on
+        the largest compute and transfer.
         """
         if upper is None:
             return cls(UNLIMITED, UNLIMITED)
@@ -168,12 +164,8 @@ def furthest_ends(costs: RangeCosts, device_class: int, stashes: int, most_compu
     `most_compute` ticks; with tables, all such ends and maybe more.  `ends` does not decrease.
     O(n log n); O(n^2) with tables.
 
-    Parameters
-    ----------
-    device_class, stashes : int
-        What the stage runs on, and the microbatches that it stashes.
-    most_compute : int
-        Ticks.
+    The stage runs on a `device_class`, stashes so many microbatches, `stashes`, and computes
+    `most_compute` ticks at most.
     """
     n = costs.n
     ends = np.arange(n + 1)
@@ -193,13 +185,7 @@ def furthest_ends(costs: RangeCosts, device_class: int, stashes: int, most_compu
 
 
 def fitting_stages(costs: RangeCosts, device_class: int, stashes: int, most_compute: int) -> Array:
-    """Return, shape (n + 1, n + 1), which [a, b) fit and compute at most `most_compute` ticks.
-
-    Parameters
-    ----------
-    costs, device_class, stashes, most_compute
-        As in :func:`furthest_ends`.
-    """
+    """Return, shape (n + 1, n + 1), which [a, b) fit and compute at most `most_compute` ticks."""
     fits = costs.fits_matrix(device_class, stashes)
     return np.asarray(fits & (costs.compute_matrix(device_class) <= most_compute))
 
@@ -207,14 +193,8 @@ def fitting_stages(costs: RangeCosts, device_class: int, stashes: int, most_comp
 def starts_before(cuts: Array, ends: Array, places: Array) -> Array:
     """Return the places from which a stage may end at one of `cuts`.
 
-    Parameters
-    ----------
-    cuts : ndarray, shape (cuts,)
-        Rising.
-    ends : ndarray, shape (n + 1,)
-        The furthest end of a stage that begins at each cut, see :func:`furthest_ends`.
-    places : ndarray, shape (places,)
-        Where stages may begin at all, rising.
+    `cuts`, (cuts,), rise, and so do `places`, (places,), where stages may begin at all; `ends`,
+    (n + 1,), are those of :func:`furthest_ends`.
     """
     if not len(cuts):
         return cuts
@@ -228,10 +208,7 @@ def starts_before(cuts: Array, ends: Array, places: Array) -> Array:
 def ends_after(cuts: Array, ends: Array, places: Array) -> Array:
     """Return the places at which a stage may end that begins at one of `cuts`.
 
-    Parameters
-    ----------
-    cuts, ends, places
-        As in :func:`starts_before`; `cuts` are those where it begins, `places` where it may end.
+    `cuts`, `ends` and `places` are as in :func:`starts_before`, but that it may end at `places`.
     """
     if not len(cuts):
         return cuts
@@ -243,17 +220,10 @@ def ends_after(cuts: Array, ends: Array, places: Array) -> Array:
 
 @dataclass(frozen=True)
 class Slot:
-    """One place in the pipeline: who may run it, and whether it may stay empty.
+    """One place in the pipeline: who may run it, and whether it may stay empty."""
 
-    Attributes
-    ----------
-    options : tuple of (device class, stashes)
-        What may run here.
-    idle : str
-        Where it may be empty: ``""`` nowhere, ``"start"`` at cut 0 only, ``"any"`` anywhere.
-    """
-
-    options: tuple[tuple[int, int], ...]
+    options: tuple[tuple[int, int], ...]  # what may run here
+    # Where it may be empty: ``""`` nowhere, ``"start"`` at cut 0 only, ``"any"`` anywhere.
     idle: str = ""
 
 
@@ -264,12 +234,8 @@ def slot_cuts(costs: RangeCosts, slots: Sequence[Slot], most_compute: int) -> li
     cut n by slots j... .  All are empty when there is no way through.  Looks at no more than the
     longest stages leave between them: O(n) for every option, and O(that * log n) for every slot.
 
-    Parameters
-    ----------
-    slots : sequence of Slot
-        Places of stages, in the order of the chain.
-    most_compute : int
-        Ticks that no stage exceeds.
+    `slots` are places of stages, in the order of the chain, and `most_compute` ticks that no stage
+    exceeds.
     """
     places = np.flatnonzero(costs.allowed)
     ends: dict[tuple[int, int], Array] = {
@@ -332,12 +298,7 @@ def common(cuts: Array, others: Array) -> Array:
 def span(places: Array, first: int, last: int) -> Array:
     """Return the places from `first` to `last`.
 
-    Parameters
-    ----------
-    places : ndarray of int64
-        Ascending.
-    first, last : int
-        Both are among what is returned where they are places.
+    `places`, int64, rise; `first` and `last` are among what is returned where they are places.
     """
     begin = np.searchsorted(places, first)
     return np.asarray(places[begin : np.searchsorted(places, last, side="right")])
@@ -346,12 +307,7 @@ def span(places: Array, first: int, last: int) -> Array:
 def least_transfer(costs: RangeCosts, slots: Sequence[Slot], cuts: Sequence[Array]) -> int:
     """Return a lower bound, in ticks, on the largest receive + send.
 
-    Parameters
-    ----------
-    slots : sequence of Slot
-        Places of stages, in the order of the chain.
-    cuts : sequence of ndarray
-        From :func:`slot_cuts`.
+    `slots` are places of stages, in the order of the chain, with the `cuts` of :func:`slot_cuts`.
     """
     bound = 0
     for j, slot in enumerate(slots):
@@ -372,12 +328,7 @@ def reachable(
 ) -> tuple[tuple[int, int], StageLimits, list[Array] | None]:
     """Return bounds on the largest compute and transfer, limits of stages, and cuts of slots.
 
-    Parameters
-    ----------
-    slots : sequence of Slot
-        Places of stages, in the order of the chain.
-    upper : int, optional
-        Ticks of a known solution.
+    `slots` are places of stages, in the order of the chain, `upper` ticks of a known solution.
 
     Returns
     -------

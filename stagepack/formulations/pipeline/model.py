@@ -85,14 +85,8 @@ class PipelineModel(Formulation[PipelinePartition, PipelineSolution]):
         every row: the optimum of the model exceeds that of the instance by less than a step for
         each of C and T, and of the stages whose costs add up to C.
 
-        Parameters
-        ----------
-        common : int
-            Of all ticks that count, 0 for none.
-        most : int
-            Ticks of the largest figure of the model.
-        largest : int
-            Steps are to be fewer.
+        `common`: of all ticks that count, 0 for none; `most`: ticks of the largest figure of the
+        model; `largest`: steps are to be fewer.
         """
         self.unit, self.loss = max(1, common), 0
         if most // self.unit >= largest:

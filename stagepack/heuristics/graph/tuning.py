@@ -18,7 +18,8 @@ class AutoTuning(Tuning):
 
     everything: bool = True
     """Switch: all partitions of a few blocks are tried, where figures are rounded or ``dp`` does
-    not apply."""
+    not apply.  Without it 22 of 328 graphs of 3 to 7 nodes, half of them with large figures beside
+    small ones, were not proved."""
 
     ideals: bool = True
     """Switch: the dynamic program over ideals."""

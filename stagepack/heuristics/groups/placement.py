@@ -28,7 +28,7 @@ from stagepack.instances.groups.lmem import in_place, packing
 from stagepack.instances.groups.regions import Regions
 from stagepack.instances.groups.timesteps import Timetable
 from stagepack.instances.packing import Banks
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.progress import Stopped
 from stagepack.result import Status

@@ -13,6 +13,7 @@ from stagepack.kinds import on_demand
 
 if TYPE_CHECKING:
     from stagepack.heuristics.packing import bounds as bounds
+    from stagepack.heuristics.packing import homes as homes
     from stagepack.heuristics.packing import memory_bounds as memory_bounds
     from stagepack.heuristics.packing import relocation as relocation
     from stagepack.heuristics.packing import window_bounds as window_bounds

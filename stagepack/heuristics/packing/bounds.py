@@ -16,7 +16,8 @@ import numpy as np
 from stagepack.evidence import Evidence, witness
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
+from stagepack.instances.packing.normal_form.cover import conflicting
 from stagepack.instances.profile import Array
 
 
@@ -52,8 +53,8 @@ def heavy_clique(
     if instance.conflicts is None or known:
         return 0, []
     keep_going()  # the normal form of many conflicts took its time
-    i, j = blocks.block[instance.conflicts.T]
-    least = np.minimum.reduceat(blocks.high, blocks.piece_ptr[:-1])
+    i, j = blocks.block[conflicting(instance).T]
+    least = np.minimum.reduceat(blocks.high - blocks.low, blocks.piece_ptr[:-1])
     around = least.copy()
     for one, other in ((i, j), (j, i)):
         keep_going()  # of millions every pass takes a while: others hear of it
@@ -164,7 +165,7 @@ def objective_bound(
 
     `keep_going` is asked now and then; once it says no, what is known by then is returned.
     """
-    if instance.objective is Objective.MOVES:
+    if instance.objective in (Objective.MOVES, Objective.PENALTIES):
         return 0, witness("floor")
     (bound, section), placed = heaviest(blocks), placed_bound(blocks)
     weight, clique = heavy_clique(instance, blocks, keep_going, tuning=tuning)
@@ -177,10 +178,25 @@ def objective_bound(
 
 def of_section(instance: LmemPacking, blocks: Blocks, section: int) -> Evidence:
     """Return what shows how much the section of number `section` holds."""
-    if instance.conflicts is None:
-        return witness("load", moment=int(blocks.time[section]))
-    owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
-    return _of_clique(blocks, owner[(blocks.first <= section) & (section < blocks.end)])
+    moment = int(blocks.moment[section])
+    if instance.conflicts is None and not (instance.exempt or section >= blocks.timed):
+        return witness("load", moment=moment)
+    alive = (blocks.first <= section) & (section < blocks.end)
+    owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))[alive]
+    if instance.conflicts is not None:
+        return _of_clique(blocks, owner)
+    if section < blocks.timed:
+        members = np.flatnonzero(np.isin(blocks.block, owner)).tolist()
+        return witness("load", moment=moment, members=members)
+    # Of each block, who has these bytes.
+    low, high = np.full((2, blocks.b), -1)
+    low[owner], high[owner] = blocks.low[alive], blocks.high[alive]
+    same = (blocks.shift == low[blocks.block]) & (
+        blocks.shift + instance.size == high[blocks.block]
+    )
+    buffers = np.flatnonzero(same)
+    _, one = np.unique(blocks.block[buffers], return_index=True)
+    return witness("clique", members=np.sort(buffers[one]).tolist())
 
 
 def _of_clique(blocks: Blocks, members: Array) -> Evidence:
@@ -198,9 +214,7 @@ def overload(instance: LmemPacking, blocks: Blocks) -> tuple[str, Evidence] | No
     room = blocks.range_high[first] - blocks.range_low[first]
     nowhere = ranged[room < blocks.size[ranged]]
     if len(nowhere):
-        buffer = instance.buffer_id(int(np.flatnonzero(blocks.block == nowhere[0])[0]))
-        why = f"buffer {buffer} fits in none of its ranges; widen them or free reserved ones"
-        return why, witness("place")
+        return _nowhere(instance, blocks, np.flatnonzero(blocks.block == nowhere[0]))
     skew = np.flatnonzero((blocks.fixed >= 0) & (blocks.fixed % blocks.alignment != 0))
     if len(skew):
         names = [instance.buffer_id(int(i)) for i in np.flatnonzero(blocks.block == skew[0])]
@@ -213,6 +227,23 @@ def overload(instance: LmemPacking, blocks: Blocks) -> tuple[str, Evidence] | No
     return None if ceiling is None else _over(instance, blocks, ceiling)
 
 
+def _nowhere(instance: LmemPacking, blocks: Blocks, members: Array) -> tuple[str, Evidence]:
+    """Return why the members of a block have no place."""
+    names = ", ".join(instance.buffer_id(int(i)) for i in members)
+    why = f"buffer {names} fits in none of its ranges; widen them or free reserved ones"
+    large = members[instance.size[members] > (instance.segment or np.inf)]
+    if len(large):
+        why = (
+            f"buffer {instance.buffer_id(int(large[0]))} has {instance.size[large[0]]:,} bytes, "
+            f"more than a segment of {instance.segment:,}; give larger segments"
+        )
+    elif (blocks.shift % instance.alignment)[members].any():
+        why = f"alignments of buffers {names} contradict their views; correct one of them"
+    elif len(members) > 1:
+        why = f"buffers {names}, which have one place together, have none that suits all of them"
+    return why, witness("place")
+
+
 def _over(instance: LmemPacking, blocks: Blocks, ceiling: int) -> tuple[str, Evidence] | None:
     """Return why a number of bytes cannot do."""
     limit = f"the capacity of {ceiling:,}"
@@ -223,9 +254,11 @@ def _over(instance: LmemPacking, blocks: Blocks, ceiling: int) -> tuple[str, Evi
     if excess > 0:
         owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
         alive = owner[(blocks.first <= fullest) & (fullest < blocks.end)]
-        when = f"alive at time {blocks.time[fullest]:,}"
+        when = f"alive at time {blocks.moment[fullest]:,}"
         if instance.conflicts is not None:
             when = "that all conflict with one another"
+        elif fullest >= blocks.timed:
+            when = "alive together or kept apart"
         members = np.flatnonzero(np.isin(blocks.block, alive))
         why = (
             f"{listed(instance, members)} {when} hold {blocks.load[fullest]:,} bytes, "

@@ -5,7 +5,7 @@ have as many bytes, and no fewer is the sum of their peaks.  Sets of memories wi
 add up.  By Hall's theorem, bytes could be spread over memories, each where it may be, only if no
 set of memories holds too much.
 
-Cost: O(2^memories pieces) for up to `bounds.memories` memories; of more only each by itself, and
+Cost: O(2^memories pieces) for up to `homes.sets` memories; of more only each by itself, and
 all.  Source: own work; Hall's theorem for transports.
 """
 
@@ -18,10 +18,10 @@ import numpy as np
 from stagepack.contracts import JsonObject
 from stagepack.evidence import Evidence, witness
 from stagepack.heuristics.packing import bounds
+from stagepack.heuristics.packing.homes import alone_in
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective
-from stagepack.instances.packing.blocks import Blocks
-from stagepack.instances.packing.homes import alone_in
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.profile import Array
 
 
@@ -57,16 +57,16 @@ def crowds(instance: LmemPacking, where: Array, *, tuning: PackingTuning = TUNIN
     instance : LmemPacking
         With memories.
     where : ndarray of bool, shape (n, memories)
-        Where buffers can live: :func:`~stagepack.instances.packing.homes.possible`.
+        Where buffers can live: :func:`~stagepack.heuristics.packing.homes.possible`.
     """
     m = where.shape[1]
-    if len(where) > tuning.bounds.crowded:
+    if len(where) > tuning.homes.crowded:
         return []
     bits = where @ (1 << np.arange(m, dtype=np.int64))
     masks = {1 << k for k in range(m)}
     # Where nobody has a choice, all together hold no more than each by itself.
     choices = [kind for kind in np.unique(bits).tolist() if kind.bit_count() > 1]
-    if m <= tuning.bounds.memories:
+    if m <= tuning.homes.sets:
         for kind in choices:
             masks |= {mask | kind for mask in masks} | {kind}
     elif choices:
@@ -99,11 +99,10 @@ def _crowd(instance: LmemPacking, mask: int, inside: Array) -> Crowd:
     owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
     alive = owner[(blocks.first <= section) & (section < blocks.end)]
     buffers = inside[np.isin(blocks.block, alive)]
-    shown: JsonObject = {"memories": memories}
-    if instance.conflicts is None:
-        shown["moment"] = int(blocks.time[section])
-    else:
-        shown["members"] = buffers.tolist()
+    shown: JsonObject = {**bounds.of_section(part, blocks, section).data, "memories": memories}
+    del shown["rule"]
+    if "members" in shown:
+        shown["members"] = inside[shown["members"]].tolist()
     return Crowd(mask, nbytes, buffers, shown)
 
 
@@ -152,8 +151,10 @@ def overload(instance: LmemPacking, found: list[Crowd]) -> tuple[str, Evidence] 
             continue
         names = ", ".join(level.name for level in levels)
         has = f"the {sum(limits):,} of {names}"
-        when = "that all conflict with one another"
-        if "moment" in crowd.shown:
+        when = "alive together or kept apart"
+        if instance.conflicts is not None:
+            when = "that all conflict with one another"
+        elif "moment" in crowd.shown:
             when = f"alive at time {crowd.shown['moment']:,}"
         why = (
             f"{bounds.listed(instance, crowd.buffers)} {when} may live in {names} only and need "

@@ -32,7 +32,7 @@ from stagepack.heuristics.packing.constructive.rules import RULES, Measures
 from stagepack.heuristics.packing.relocation_kernels import sieve
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.profile import Array
 
 RULE = "best-fit-lifetime"
@@ -51,8 +51,8 @@ def previous(instance: LmemPacking, blocks: Blocks) -> Array:
     old = np.full(blocks.b, -1, dtype=np.int64)
     by_size = np.argsort(instance.size, kind="stable")
     by_size = by_size[instance.previous[by_size] >= 0]
-    old[blocks.block[by_size]] = instance.previous[by_size]
-    return old
+    old[blocks.block[by_size]] = (instance.previous - blocks.shift)[by_size]
+    return np.maximum(old, -1)
 
 
 def around(
@@ -231,7 +231,7 @@ def _consistent(
         return _mask(alone, instance.n)
     low = np.where(instance.fixed >= 0, instance.fixed, instance.previous)
     high = low + instance.size
-    placed = instance.fixed >= 0
+    placed, base = instance.fixed >= 0, low - blocks.shift
     for buffer in sorted(alone.tolist(), key=lambda i: (-int(instance.size[i]), i)):
         if not keep_going():  # what is known to fit together is kept
             break
@@ -240,7 +240,7 @@ def _consistent(
         )
         block = blocks.block[buffer]
         beside = np.flatnonzero(placed & (low < high[buffer]) & (low[buffer] < high))
-        together = (blocks.block == block) & placed & (low != low[buffer])
+        together = (blocks.block == block) & placed & (base != base[buffer])
         if not _meets(blocks, block, blocks.block[beside]) and not together.any():
             kept[buffer] = placed[buffer] = True
     return kept
@@ -266,9 +266,14 @@ def _mask(buffers: Array, n: int) -> Array:
 
 def _fits_alone(instance: LmemPacking, blocks: Blocks, capacity: int) -> Array:
     """Return a mask of buffers whose previous offsets their blocks may have, beside no others."""
-    block, at = blocks.block, instance.previous
+    block, at = blocks.block, instance.previous - blocks.shift
     top = at + blocks.size[block]
-    fits = (at >= 0) & (at % blocks.alignment[block] == 0) & (top <= capacity)
+    fits = (
+        (instance.previous >= 0)
+        & (at >= 0)
+        & (at % blocks.alignment[block] == 0)
+        & (top <= capacity)
+    )
     for buffer in np.flatnonzero(fits & (np.diff(blocks.range_ptr)[block] > 0)):
         ranges = slice(blocks.range_ptr[block[buffer]], blocks.range_ptr[block[buffer] + 1])
         inside = (blocks.range_low[ranges] <= at[buffer]) & (
@@ -283,6 +288,12 @@ def _agree(instance: LmemPacking, kept: Array, capacity: int, *, tuning: Packing
     if not kept.any():
         return True
     members = np.flatnonzero(kept | (instance.fixed >= 0))
+    blocks, base = Blocks.of(instance), np.where(kept, instance.previous, instance.fixed)
+    base, block = (base - blocks.shift)[members], blocks.block[members]
+    of_block = np.zeros(blocks.b, dtype=np.int64)
+    of_block[block] = base
+    if (of_block[block] != base).any():  # a block would be in two places
+        return False
     effort.spend(tuning.relocation.made + tuning.relocation.checked * instance.n)
     offsets = np.where(kept, instance.previous, instance.fixed)[members]
     part = instance.select(

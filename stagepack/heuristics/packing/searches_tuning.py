@@ -172,12 +172,6 @@ class SpillTuning(Tuning):
 class BoundTuning(Tuning):
     """Lower bounds without search."""
 
-    memories: int = 6
-    """Memories beyond which not all sets of them are looked at, but each and all together."""
-
-    crowded: int = 100_000
-    """Buffers beyond which none of these is looked at."""
-
     clique_steps: int = 5_000
     """Blocks looked at in search of the heaviest clique of a conflict graph: some hundredths of a
     second."""

@@ -381,8 +381,100 @@ class ModelTuning(Tuning):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PenaltyTuning(Tuning):
+    """Pairs that share addresses at a cost."""
+
+    not_zero = ("step", "leg", "hottest", "coldest", "first", "rounds", "tried")
+
+    step: float = 2.7e-9
+    """Seconds of a step of annealing; measured."""
+
+    leg: float = 0.05
+    """Seconds of annealing between two looks at the clock."""
+
+    first: float = 0.01
+    """Seconds of the first cooling at least; each further one is twice as long."""
+
+    sweeps: int = 250
+    """Moves of each block in the first cooling; by trial."""
+
+    hottest: float = 5.0
+    """First temperature, in terms of the mean cost of a pair; by trial."""
+
+    reheated: float = 0.8
+    """First temperature of a cooling that begins at the best placement; by trial."""
+
+    coldest: float = 0.15
+    """Last temperature; by trial."""
+
+    clash: float = 6.0
+    """What an overlap that is not allowed weighs at first, in mean costs; by trial."""
+
+    more: float = 0.05
+    """What it weighs more each time that a move leaves it, in mean costs; by trial."""
+
+    parting: float = 20.0
+    """How many times as much that is at the end of a cooling; by trial."""
+
+    crowded: int = 1_500
+    """Blocks up to which cliques that are too large are sought."""
+
+    rounds: int = 60
+    """Rounds of seeking cliques."""
+
+    tried: int = 40
+    """Cliques grown in a round."""
+
+    small: float = 0.3
+    """Part of them that grow no further once they are too large."""
+
+    ascents: int = 80
+    """Steps by which the weights of cliques rise in a round."""
+
+    vain: int = 5
+    """Steps without a better bound after which steps are half as long."""
+
+    idle: int = 3
+    """Rounds after which no more are sought once there is nothing new."""
+
+    clique: float = 1e-3
+    """Seconds of growing a clique; measured."""
+
+    ascent: float = 2e-8
+    """Seconds of an entry of a clique in a step; measured."""
+
+    turn: float = 0.3
+    """Seconds of work of the first turn of annealing; by trial."""
+
+    entry: float = 2e-5
+    """Seconds of work of it for a pair that should not meet, in either order, but at most `turn`;
+    by trial."""
+
+    growth: float = 4.0
+    """How many times as long each further turn is; by trial."""
+
+    last: float = 3.0
+    """What is left, in turns, that the last one takes."""
+
+    bounding: float = 0.25
+    """What the bound gets of the time of annealing; by trial."""
+
+    modelled: int = 1_000
+    """Pairs up to which a model takes turns."""
+
+    lowering: float = 0.5
+    """Seconds of work for the peak once the cost is what it is."""
+
+    settled: int = 300_000
+    """Pairs alive together up to which blocks are settled lower in any case."""
+
+    apart: float = 0.2
+    """Seconds of work for whether all pairs can be apart."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class HomesTuning(Tuning):
-    """The local search over the memories in which blocks live."""
+    """The local search over the memories in which blocks live, and their bounds."""
 
     tries: int = 400
     """Changes without any gain after which it ends; by trial."""
@@ -401,6 +493,12 @@ class HomesTuning(Tuning):
 
     remembered: int = 4_000
     """Packings of a memory that are kept."""
+
+    sets: int = 6
+    """Memories up to which bounds look at all sets of them, beyond at each and all together."""
+
+    crowded: int = 100_000
+    """Buffers beyond which bounds look at none of these."""
 
     share: float = 0.3
     """Part of the time that is left which it takes before a model is built; most of it without."""
@@ -475,6 +573,9 @@ class PackingTuning(Tuning):
 
     cores: CoreTuning = field(default_factory=CoreTuning)
     """Packings built from a core."""
+
+    penalties: PenaltyTuning = field(default_factory=PenaltyTuning)
+    """Pairs that share addresses at a cost."""
 
     overlaps: OverlapTuning = field(default_factory=OverlapTuning)
     """Minimising overlaps below a ceiling."""

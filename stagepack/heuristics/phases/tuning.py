@@ -235,8 +235,8 @@ class AutoTuning(Tuning):
     instances was worse, and none better."""
 
     more_labels: bool = True
-    """Switch: a search whose labels were thinned out begins anew with more of them: where runs are
-    longer than the 2 s of the table."""
+    """Switch: a search whose labels were thinned out begins anew with more of them.  Without it 2
+    of 3 networks were not proved after 4 s."""
 
     models: bool = True
     """Switch: models where the search does not prove its answer: for budgets, and for what the

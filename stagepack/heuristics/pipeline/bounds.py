@@ -32,10 +32,8 @@ UNITS, MOST_ROOMS = 64, 4
 def filled(costs: RangeCosts, transfers: Iterable[int] = ()) -> Evidence:
     """Return the evidence that devices, filled up to a bound, end too early.
 
-    Parameters
-    ----------
-    transfers : iterable of int
-        Of the transfer-bounded objective, in ticks: where another limit on compute suffices.
+    `transfers` are those, in ticks, from which another limit on compute suffices, of the objective
+    transfer-bounded.
     """
     instance, limits = costs.instance, list(transfers)
     others = instance.placed or instance.reduces or instance.alternatives
@@ -255,12 +253,7 @@ def cheap_cuts(costs: RangeCosts, most: int, pause: Callable[[], object]) -> Arr
 
     Cheap is what receives and sends little.  O(n).
 
-    Parameters
-    ----------
-    most : int
-        Cuts wanted.
-    pause : callable
-        Called now and then; what it raises ends the look.
+    `pause` is called now and then; what it raises ends the look.
     """
     cuts = np.flatnonzero(costs.allowed)
     width = max(1, len(cuts) // most)

@@ -80,108 +80,67 @@ def probe_state(phase: int, compute_limit: int, transfer_limit: int) -> Array:
 
 
 class Chain(NamedTuple):
-    """An instance as the kernels see it; int64 arrays, and ints, unless stated otherwise.
+    """An instance as the kernels see it; int64 arrays, and ints, unless stated otherwise."""
 
-    Attributes
-    ----------
-    source, target, device_class, window : ndarray, shape (transitions,)
-        The automaton; transitions into a state come before those out of it.  `window` is the row
-        of `reach` or `fits` that holds for the transition.
-    arrivals : ndarray, shape (states + 1,)
-        Transitions into state q are those from arrivals[q] up to arrivals[q + 1].
-    accepting : ndarray of bool, shape (states,)
-        Whether the chain may begin in a state.
-    before, after : ndarray, shape (states,)
-        The fewest stages, of a layer or more each, before a tail of this state, and in it.
-    tabular : bool
-        Whether `fits`, `compute` and `extra` hold the costs; else `reach` and `prefix` do.  The
-        arrays not used have one entry, and so has `extra` outside of mode TRANSFER_BOUNDED.
-    reach : ndarray, shape (windows, n)
-        Furthest end of a stage that begins at each layer.
-    prefix : ndarray, shape (classes, n + 1)
-        Running sums of compute.
-    fits : ndarray of bool, shape (windows, n + 1, n + 1)
-        Whether [a, b) fits, by window.
-    compute, extra : ndarray, shape (classes, n + 1, n + 1)
-        Ticks of [a, b), by class, and those of its transfers beside the ones at cuts.
-    recv, send : ndarray, shape (classes, n + 1)
-        Ticks to receive and to send at each cut.
-    host : int
-        Ticks of its exchange, of every stage.
-    allowed : ndarray of bool, shape (n + 1,)
-        Cuts where stages may begin and end.
-    mode : int
-        One of the four modes above.
-    omitted : int
-        Cuts that the chain leaves out are of no use below this limit on compute.
-    """
-
+    # (transitions,): the automaton; transitions into a state come before those out of it.  `window`
+    # is the row of `reach` or `fits` that holds for the transition.
     source: Array
     target: Array
     device_class: Array
     window: Array
+    # (states + 1,): transitions into state q are those from arrivals[q] up to arrivals[q + 1].
     arrivals: Array
-    accepting: Array
+    accepting: Array  # bool (states,): whether the chain may begin in a state
+    # (states,): the fewest stages, of a layer or more each, before a tail of this state, and in it.
     before: Array
     after: Array
+    # Whether `fits`, `compute` and `extra` hold the costs; else `reach` and `prefix` do.  The
+    # arrays not used have one entry, and so has `extra` outside of mode TRANSFER_BOUNDED.
     tabular: bool
-    reach: Array
-    prefix: Array
-    fits: Array
+    reach: Array  # (windows, n): furthest end of a stage that begins at each layer
+    prefix: Array  # (classes, n + 1): running sums of compute
+    fits: Array  # bool (windows, n + 1, n + 1): whether [a, b) fits, by window
+    # (classes, n + 1, n + 1): ticks of [a, b), by class, and those of its transfers beside the ones
+    # at cuts.
     compute: Array
     extra: Array
+    # (classes, n + 1): ticks to receive and to send at each cut.
     recv: Array
     send: Array
-    host: int
-    allowed: Array
-    mode: int
-    omitted: int
+    host: int  # ticks of its exchange, of every stage
+    allowed: Array  # bool (n + 1,): cuts where stages may begin and end
+    mode: int  # one of the four modes above
+    omitted: int  # cuts that the chain leaves out are of no use below this limit on compute
 
 
 class Scratch(NamedTuple):
-    """Where the kernels write; int64 arrays unless stated otherwise.
+    """Where the kernels write; int64 arrays unless stated otherwise."""
 
-    Attributes
-    ----------
-    cells : ndarray of bool, one-dimensional
-        placed[q, a] is cells[offset[q] + a], kept for behind[q] <= a <= ahead[q]; a shortage is
-        mended by whoever calls (see `search`).
-    queue : ndarray, shape (n + 2,)
-        Ends of stages in a window, the cheapest first: each enters once.
-    next_limits : ndarray, shape (2,)
-        At which compute limit, the transfer limit held, and at which transfer limit, the compute
-        limit held, the last probe could have placed more: not below these.
-    lowest, highest : ndarray, shape (states,)
-        Least and greatest placed position of each state (n + 1 and -1: none).
-    ahead, behind : ndarray, shape (states,)
-        Tails of this state that begin later are of no use: the layers before them would not fit
-        into the stages left for them.  None begins earlier: its own stages could not hold it.
-    hints : ndarray, shape (2, transitions)
-        Where the probe before this one found the furthest end and the first layer of each stage;
-        0 before the first probe.  Limits move little: the next is near.
-    offset : ndarray, shape (states,)
-        Where the cells of each state begin, less `behind`.
-    reading : ndarray, shape (5,)
-        Where `_read_partition` is: state (-1 before it begins, 0 at the end, -2 without one),
-        layer, stages so far, and the largest compute and transfer of these.
-    ends, classes : ndarray, shape (states,)
-        End and device class of each stage of the partition last read.
-    best_ends, best_classes : ndarray, shape (states,)
-        The same of the best partition that a search met.
-    """
-
+    # bool: placed[q, a] is cells[offset[q] + a], kept for behind[q] <= a <= ahead[q]; a shortage is
+    # mended by whoever calls (see `search`).
     cells: Array
-    queue: Array
+    queue: Array  # (n + 2,): ends of stages in a window, the cheapest first: each enters once
+    # (2,): at which compute limit, the transfer limit held, and at which transfer limit, the
+    # compute limit held, the last probe could have placed more: not below these.
     next_limits: Array
+    # (states,): least and greatest placed position of each state (n + 1 and -1: none).
     lowest: Array
     highest: Array
+    # (states,): tails of this state that begin later are of no use: the layers before them would
+    # not fit into the stages left for them.  None begins earlier: its own stages could not hold it.
     ahead: Array
     behind: Array
+    # (2, transitions): where the probe before this one found the furthest end and the first layer
+    # of each stage; 0 before the first probe.  Limits move little: the next is near.
     hints: Array
-    offset: Array
+    offset: Array  # (states,): where the cells of each state begin, less `behind`
+    # (5,): where `_read_partition` is: state (-1 before it begins, 0 at the end, -2 without one),
+    # layer, stages so far, and the largest compute and transfer of these.
     reading: Array
+    # (states,): end and device class of each stage of the partition last read.
     ends: Array
     classes: Array
+    # (states,): the same of the best partition that a search met.
     best_ends: Array
     best_classes: Array
 

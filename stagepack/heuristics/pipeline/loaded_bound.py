@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,35 +28,16 @@ SLACK = 1e-9
 """Relative, for sums of floats."""
 
 
-@dataclass(frozen=True)
 class Loaded:
-    """A chain at its cuts.
+    """A chain at `cuts`, those that are allowed, int (allowed,), 0 and n included.
 
-    Attributes
-    ----------
-    cuts : list of int
-        Those that are allowed, 0 and n included.
-    work, loads, held : list of float
-        Of all layers before each of them: cycles of a step, cycles of loads, bytes.
-    room : float
-        Bytes of a device.
-    stages : int
-        As many as there may be.
-    each : float or None
-        Cycles of a step for each byte that is loaded, where variables may stay.
+    Of its layers, each (n,): `work`, cycles of a step, `loads`, cycles, and `held`, bytes.  Devices
+    have `room` for so many bytes, and there may be so many `stages`.  `each`: cycles of a step for
+    each byte that is loaded, where variables may stay.
     """
 
-    cuts: list[int]
-    work: list[float]
-    loads: list[float]
-    held: list[float]
-    room: float
-    stages: int
-    each: float | None = None
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         cuts: Array,
         work: Array,
         loads: Array,
@@ -65,31 +45,10 @@ class Loaded:
         room: float,
         stages: int,
         each: float | None = None,
-    ) -> Loaded:
-        """Return a chain from what each of its layers takes, arrays of shape (n,).
-
-        Parameters
-        ----------
-        cuts : ndarray of int, shape (allowed,)
-            Those that are allowed, 0 and n included.
-        work, loads, held : ndarray
-            Cycles of a step, cycles of loads, bytes of each layer.
-        room : float
-            Bytes of a device.
-        stages : int
-            As many as there may be.
-        each : float, optional
-            Cycles for each byte, where variables may stay.
-        """
-        return cls(
-            cuts.tolist(),
-            _before(work, cuts),
-            _before(loads, cuts),
-            _before(held, cuts),
-            room,
-            stages,
-            each,
-        )
+    ) -> None:
+        self.cuts: list[int] = cuts.tolist()
+        self.work, self.loads, self.held = (_before(one, cuts) for one in (work, loads, held))
+        self.room, self.stages, self.each = room, stages, each
 
     def bound(self) -> int:
         """Return a lower bound on the longest time that any device is busy."""

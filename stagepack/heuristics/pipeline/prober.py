@@ -202,12 +202,7 @@ class Prober:
     def looks_at_more(self, cells: int, compute_limit: int, transfer_limit: int) -> bool:
         """Return whether such a probe would look at more than so many; sooner known than told.
 
-        Parameters
-        ----------
-        cells : int
-            How many.
-        compute_limit, transfer_limit : int
-            Ticks that the probe allows.
+        The probe allows `compute_limit` and `transfer_limit` ticks; `cells` is how many.
         """
         chain, _ = self._affordable(compute_limit, transfer_limit)
         known = cells, len(chain.allowed)

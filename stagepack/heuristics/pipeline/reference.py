@@ -32,23 +32,15 @@ INFINITE = np.int64(2**61)
 
 
 class Numbered(NamedTuple):
-    """All stages, their costs numbered in rising order.
+    """All stages, their costs numbered in rising order."""
 
-    Attributes
-    ----------
-    cost : ndarray, shape (k, n + 1, n + 1)
-        Number of the compute of the stage i of layers [a, b); that of infinity where it is unfit.
-    allowed_from : ndarray, shape (k, n + 1, n + 1)
-        Number of the first threshold that its transfer is within.
-    lengths : list of ndarray
-        Of each stage, the numbers of layers with which it may fit.
-    values, thresholds : ndarray of int64
-        What the numbers stand for; infinity is the last value.
-    """
-
+    # (k, n + 1, n + 1): number of the compute of the stage i of layers [a, b); that of infinity
+    # where it is unfit.
     cost: Array
+    # (k, n + 1, n + 1): number of the first threshold that its transfer is within.
     allowed_from: Array
-    lengths: list[Array]
+    lengths: list[Array]  # of each stage, the numbers of layers with which it may fit
+    # What the numbers stand for; infinity is the last value.
     values: Array
     thresholds: Array
 

@@ -14,58 +14,32 @@ from stagepack.kernels.compiled import tiered
 
 
 class Fronts(NamedTuple):
-    """Where two rounds begin, and how they grow: the first one forward from `first`.
+    """Where two rounds begin, and how they grow: the first one forward from `first`."""
 
-    Attributes
-    ----------
-    first, second : int
-        Spans before the first stage of each round; where the second one is read backwards, those
-        before its end.
-    sign : int
-        1: the second round grows forward; -1: backwards.
-    most, others : int
-        Spans that the rounds have at most.
-    both : int
-        Spans that they have together at most.
-    """
-
+    # Spans before the first stage of each round; where the second one is read backwards, those
+    # before its end.
     first: int
     second: int
-    sign: int
+    sign: int  # 1: the second round grows forward; -1: backwards
+    # Spans that the rounds have at most.
     most: int
     others: int
-    both: int
+    both: int  # spans that they have together at most
 
 
 class Device(NamedTuple):
-    """What a device has room for.
+    """What a device has room for."""
 
-    Attributes
-    ----------
-    work : ndarray of int64, shape (spans + 1,)
-        Running sums of ticks on it.
-    room : int
-        Ticks.
-    held, also : ndarray of int64, shape (spans + 1,)
-        Running sums of bytes that spans hold in its stage of the first round and of the second.
-    bytes : int
-        Room for these and the largest peak; negative: without a limit.
-    peak : int
-        Bytes of the largest peak of its other stages.
-    least : int
-        Spans that each of its stages has at least.
-    left : int
-        Spans that each round keeps for the devices after it.
-    """
-
-    work: Array
-    room: int
+    work: Array  # (spans + 1,): running sums of ticks on it
+    room: int  # ticks
+    # (spans + 1,): running sums of bytes that spans hold in its stage of the first round and of the
+    # second.
     held: Array
     also: Array
-    bytes: int
-    peak: int
-    least: int
-    left: int
+    bytes: int  # room for these and the largest peak; negative: without a limit
+    peak: int  # bytes of the largest peak of its other stages
+    least: int  # spans that each of its stages has at least
+    left: int  # spans that each round keeps for the devices after it
 
 
 class Stops(NamedTuple):

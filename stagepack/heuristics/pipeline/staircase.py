@@ -50,12 +50,7 @@ class _Floor:
     def steps(self, transfer: int, total: int) -> list[int]:
         """Return transfers from each of which up to the next compute alone makes up for `total`.
 
-        Parameters
-        ----------
-        transfer : int
-            No partition has less.
-        total : int
-            What C(T) + T is known to be at least, whatever T.
+        No partition has less than `transfer`, and C(T) + T is at least `total`, whatever T.
         """
         found = [transfer]
         for last, compute in zip(self._transfers, [*self._computes, self._least][1:], strict=True):

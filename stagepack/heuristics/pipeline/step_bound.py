@@ -43,14 +43,8 @@ SLACK = 1e-9
 def step_bound(instance: PipelinePartition, microbatches: int, *, split: bool = False) -> int:
     """Return a lower bound on the cycles of a step, of any partition and any schedule.
 
-    Parameters
-    ----------
-    instance : PipelinePartition
-        One whose layers say their cycles; a table gives no bound but 0.
-    microbatches : int
-        Of a step.
-    split : bool
-        Whether the backward pass is split into B and W.
+    A step has so many `microbatches`; `split`: the backward pass is split into B and W.  A table of
+    cycles gives no bound but 0.
     """
     if instance.compute_table is not None:
         return 0

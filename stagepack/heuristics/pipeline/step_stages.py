@@ -34,7 +34,6 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
@@ -74,16 +73,10 @@ class Turn(NamedTuple):
     """Of the edge in front of it, see :attr:`StepStages.lags`; 0: there is none."""
 
 
-@dataclass(frozen=True)
-class LeastStep:
-    """What is known of a step.
+class LeastStep(NamedTuple):
+    """What is known of a step: no partition and no schedule takes fewer cycles than `bound`.
 
-    Attributes
-    ----------
-    bound : int
-        No partition and no schedule takes fewer cycles.
-    solution : PipelineSolution or None
-        Stages for which no higher bound is known; None where they were not looked for.
+    No higher bound is known for the stages of `solution`, None where they were not looked for.
     """
 
     bound: int
@@ -105,25 +98,18 @@ def least_step(
 ) -> int:
     """Return the best bound known on the cycles of a step, of any partition and any schedule.
 
-    Parameters
-    ----------
-    microbatches : int
-        Of a step.
-    split : bool
-        Whether the backward pass is split into B and W.
-    ends : float
-        The :func:`~stagepack.progress.clock` at which it is enough.
+    A step has so many `microbatches`; `split`: the backward pass is split into B and W.  At a
+    :func:`~stagepack.progress.clock` of `ends` it is enough.
     """
     stages = StepStages(instance, microbatches, split, ends) if affordable(instance) else None
     found = None if stages is None else stages.least()
     return step_bound(instance, microbatches, split=split) if found is None else found.bound
 
 
-@dataclass
 class StepStages:
     """Stages on the devices in turn, and what a step takes with them.
 
-    Attributes
+    Parameters
     ----------
     instance : PipelinePartition
         One for which :func:`affordable` says so.
@@ -138,50 +124,30 @@ class StepStages:
     passes : list of (ndarray, ndarray), optional
         By device, least cycles of F and B on [a, b) where that is more than their work.  Like
         devices are told from others by having one pair.
-    known : int
-        :func:`.step_bound`.
-    exact : bool
-        All cycles, which are rounded to whole ones, are few enough to be computed exactly.
-    kinds : list of int
-        The kind of each device.
-    relaxed : bool
-        Unlike devices in a free order are too many: each counts as fast and large as any.
-    turns : list of Turn
-        None after one that goes on from its target; state 0 is no device.
-    states : int
-        How many there are.
-    final : list of int
-        States with which the chain may end.
-    lags : list of ndarray, shape (n + 1,)
-        Cycles in which the tensors of each cut come over an edge; the first ones are 0.
-    work : list of ndarray, shape (n + 1, n + 1)
-        By kind, all cycles of a microbatch on [a, b).
-    passing : list of ndarray
-        What [a, b) adds to H; infinite for what is no stage.
-    need : list of ndarray
-        By turn, in training: what a step takes at least after H.
     """
 
-    instance: PipelinePartition
-    microbatches: int
-    split: bool = False
-    ends: float = math.inf
-    workless: bool = True
-    passes: list[tuple[Array, Array]] | None = None
-    known: int = field(init=False)
-    exact: bool = field(init=False)
-    kinds: list[int] = field(init=False)
-    relaxed: bool = field(init=False)
-    turns: list[Turn] = field(init=False)
-    states: int = field(init=False)
-    final: list[int] = field(init=False)
-    lags: list[Array] = field(init=False)
-    trips: int = field(init=False)
-    work: list[Array] = field(init=False, default_factory=list)
-    passing: list[Array] = field(init=False, default_factory=list)
-    need: list[Array] = field(init=False, default_factory=list)
+    kinds: list[int]  # of each device
+    relaxed: bool  # unlike devices in a free order are too many: each counts as fast as any
+    turns: list[Turn]  # none after one that goes on from its target; state 0 is no device
+    states: int  # how many there are
+    final: list[int]  # states with which the chain may end
+    # (n + 1,): cycles in which the tensors of each cut come over an edge; the first ones are 0.
+    lags: list[Array]
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        instance: PipelinePartition,
+        microbatches: int,
+        split: bool = False,
+        ends: float = math.inf,
+        workless: bool = True,
+        passes: list[tuple[Array, Array]] | None = None,
+    ) -> None:
+        self.instance, self.microbatches, self.split = instance, microbatches, split
+        self.ends, self.workless, self.passes = ends, workless, passes
+        # By kind, (n + 1, n + 1): cycles of a microbatch on [a, b), and what these add to H, where
+        # infinite is no stage.  By turn, in training: what a step takes at least after H.
+        self.work, self.passing, self.need = list[Array](), list[Array](), list[Array]()
         given, m = self.instance, self.microbatches
         self.known = step_bound(given, m, split=self.split)
         self.trips = 1 + (given.training and not self.split)
@@ -423,24 +389,11 @@ class StepStages:
     # ------------------------------------------------------------------ all of them
 
     def within(self, limit: int, most: int) -> tuple[int, list[PipelineSolution]]:
-        """Return the stages of training with a bound below a limit, if those are not too many.
+        """Return stages of training with a bound below a limit, and that limit.
 
-        Of devices that are alike those unused come last.
-
-        Parameters
-        ----------
-        limit : int
-            Cycles of a step.
-        most : int
-            As many of them; where there are more, those below a lower limit.
-
-        Returns
-        -------
-        limit : int
-            With all other stages a step takes at least as long.
-        solutions : list of PipelineSolution
-            Those below the limit.
-        None where unlike devices are too many.
+        With all other stages a step takes at least as long.  The limit is that given, in cycles, or
+        a lower one where stages are more than `most`; where unlike devices are too many there are
+        none.  Of devices that are alike those unused come last.
         """
         low, asked, top, paths = self.known, limit, limit, list[Path]()
         if self.relaxed:
@@ -503,23 +456,10 @@ class StepStages:
 def _told_apart(
     turns: list[Turn], link_of: Mapping[int, int], links: int
 ) -> tuple[list[Turn], dict[tuple[int, int], int]]:
-    """Return turns between states that tell the links of the device used last.
+    """Return turns between states that tell the links of the device used last, and these states.
 
-    Parameters
-    ----------
-    turns : list of Turn
-        By source.
-    link_of : dict
-        Kind to the number of its links.
-    links : int
-        How many there are.
-
-    Returns
-    -------
-    turns : list of Turn
-        By source.
-    place : dict
-        The numbers of states, by devices in use and the links of the last of them, -1: none.
+    Turns are by source; `link_of` is the number of the links of a kind, of `links` in all.  States
+    are numbered by devices in use and the links of the last of them, -1: none.
     """
     last_of: dict[int, dict[int, None]] = defaultdict(dict)
     last_of[0][-1] = None
@@ -550,19 +490,9 @@ def _any_order(counts: list[int]) -> list[Turn]:
 
 
 def ranges(cycles: Array, speed: float) -> Array:
-    """Return the cycles of all ranges of layers, rounded up on a device of a speed.
+    """Return the cycles of all [a, b), float (n + 1, n + 1), rounded up on a device of a speed.
 
-    Parameters
-    ----------
-    cycles : ndarray, shape (n,)
-        Of each layer, on a device of speed 1.
-    speed : float
-        Of the device.
-
-    Returns
-    -------
-    ndarray of float, shape (n + 1, n + 1)
-        Of [a, b); meaningless for b <= a.
+    `cycles`, (n,), are those of layers on a device of speed 1.  Meaningless for b <= a.
     """
     running = np.concatenate(([0.0], np.cumsum(cycles, dtype=np.float64)))
     found = running[None, :] - running[:, None]

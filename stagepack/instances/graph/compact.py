@@ -41,79 +41,48 @@ class Compact(Timed):
     Devices of one class are alike in all.  There is one pass, or two under the objective
     ``forward+backward``.  Under ``memory`` ticks are bytes, nets none, and the load of a stage is
     its time plus its stashes.
-
-    Attributes
-    ----------
-    instance : GraphData
-        What blocks and ticks stand for.
-    time : ndarray of int64, shape (passes, classes, blocks)
-        Ticks on a device of the class; `FORBIDDEN` where the block must not be.
-    size, stash, parameters : ndarray of int64, shape (blocks,)
-        Bytes: held; for each microbatch in flight; exchanged by replicas.
-    sync : Fraction
-        Ticks that m replicas of a stage exchange: sync * parameters * (m - 1) / m.
-    before_ptr, before, after_ptr, after : ndarray of int32
-        Blocks whose stage must not be later, and earlier, than that of block b:
-        before[before_ptr[b]:before_ptr[b + 1]]; none where stages need not be contiguous.
-    net_ptr, net : ndarray of int32
-        Blocks of each net: the producer first, then the others, rising.
-    net_cost : ndarray of int64, shape (nets,)
-        Ticks; where links are unlike, at the fastest of them.
-    net_pass : ndarray of int8, shape (nets,)
-        0 where the forward pass pays for it, 1 where the backward pass does.
-    of_ptr, of_net : ndarray of int32
-        Nets of each block.
-    class_count, class_memory : ndarray of int64, shape (classes,)
-        Devices, and bytes of each (`UNLIMITED` without a limit).
-    class_pays : ndarray of bool, shape (classes,)
-        Whether traffic counts.
-    device_class : ndarray of int32, shape (devices,)
-        Class of each device.
-    sequence : ndarray of int32, shape (devices,), optional
-        Class of the device of each stage, where it is fixed.
-    exact_stages : bool
-        Whether every device must hold blocks.
-    microbatches : int
-        In flight at most.
-    contiguous, uniform : bool
-        `uniform`: links are alike.  Otherwise every device is a class of its own.
-    level : ndarray of int64, shape (devices, devices), optional
-        Kind of the link from row to column, where links are unlike.
-    level_cost : ndarray of int64, shape (kinds, nets), optional
-        Ticks of each net on it.
-    block_of : ndarray of int64, shape (nodes,)
-        Block of each node.
     """
 
-    instance: GraphData
+    instance: GraphData  # what blocks and ticks stand for
+    # (passes, classes, blocks): ticks on a device of the class; `FORBIDDEN` where the block must
+    # not be.
     time: Array
+    # (blocks,): bytes: held; for each microbatch in flight; exchanged by replicas.
     size: Array
     stash: Array
     parameters: Array
-    sync: Fraction
+    sync: Fraction  # ticks that m replicas of a stage exchange: sync * parameters * (m - 1) / m
+    # int32: blocks whose stage must not be later, and earlier, than that of block b:
+    # before[before_ptr[b]:before_ptr[b + 1]]; none where stages need not be contiguous.
     before_ptr: Array
     before: Array
     after_ptr: Array
     after: Array
+    # int32: blocks of each net: the producer first, then the others, rising.
     net_ptr: Array
     net: Array
-    net_cost: Array
+    net_cost: Array  # (nets,): ticks; where links are unlike, at the fastest of them
+    # int8 (nets,): 0 where the forward pass pays for it, 1 where the backward pass does.
     net_pass: Array
+    # int32: nets of each block.
     of_ptr: Array
     of_net: Array
+    # (classes,): devices, and bytes of each (`UNLIMITED` without a limit).
     class_count: Array
     class_memory: Array
-    class_pays: Array
-    device_class: Array
-    sequence: Array | None
-    exact_stages: bool
-    microbatches: int
+    class_pays: Array  # bool (classes,): whether traffic counts
+    device_class: Array  # int32 (devices,): class of each device
+    sequence: Array | None  # int32 (devices,): class of the device of each stage, where it is fixed
+    exact_stages: bool  # whether every device must hold blocks
+    microbatches: int  # in flight at most
     objective: Objective
+    # `uniform`: links are alike.  Otherwise every device is a class of its own.
     contiguous: bool
     uniform: bool
+    # (devices, devices): kind of the link from row to column, where links are unlike.
     level: Array | None
-    level_cost: Array | None
-    block_of: Array
+    level_cost: Array | None  # (kinds, nets): ticks of each net on it
+    block_of: Array  # (nodes,): block of each node
 
     @property
     def blocks(self) -> int:

@@ -45,18 +45,10 @@ class Ticking:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Timed:
-    """Values of an instance in ticks.
+    """Values of an instance in ticks."""
 
-    Attributes
-    ----------
-    scale : Fraction
-        Ticks of a unit of time.
-    rounding : int
-        Ticks by which a value may be off: 0 where all is exact.
-    """
-
-    scale: Fraction
-    rounding: int
+    scale: Fraction  # ticks of a unit of time
+    rounding: int  # ticks by which a value may be off: 0 where all is exact
 
     def value(self, ticks: int) -> Number:
         """Return ticks in units of the instance, an int where they are whole."""

@@ -173,6 +173,12 @@ class PackingData:
         return len(self.size)
 
     @property
+    def related(self) -> bool:
+        """Whether more than lifetimes or conflicts says who may overlap, or where buffers lie."""
+        pairs = self.apart or self.exempt or self.exclusive
+        return bool(pairs or self.views) or self.segment is not None
+
+    @property
     def ceiling(self) -> int | None:
         """The address that no buffer may exceed: the capacity where it counts, the last bank."""
         limits = [] if self.objective is Objective.PEAK else [self.capacity]

@@ -79,14 +79,14 @@ PROBLEM = Problem(
             "name=size",
             "a memory: fast=256KiB, or unlimited; also ,cost=2 ,alignment=64 ,reserved=0-4KiB; "
             "repeatable",
-            texts="packing.said.memories",
+            texts="memories.memories",
         ),
         Change(
             "homes",
             "--only",
             "name=buffer",
             "a buffer lives in this memory only: fast=tensor3, 'fast=conv*'; repeatable",
-            texts="packing.said.homes",
+            texts="memories.homes",
         ),
     ),
     export=Export(".csv"),

@@ -31,28 +31,15 @@ class Stay:
 
 @dataclass(frozen=True)
 class Buffer:
-    """A remote buffer.
+    """A remote buffer."""
 
-    Attributes
-    ----------
-    nbytes : int
-        Bytes of an entry.
-    rows, steps : int
-        Entries are rows * steps; that of (row, step) is row * steps + step.
-    stays : tuple of Stay
-        The tensors that use it, by their start.
-    row : dict of str to int
-        The row of each tensor.
-    certificate : int
-        A phase in which `rows` of its tensors are alive.
-    """
-
-    nbytes: int
+    nbytes: int  # bytes of an entry
+    # Entries are rows * steps; that of (row, step) is row * steps + step.
     rows: int
     steps: int
-    stays: tuple[Stay, ...]
-    row: dict[str, int]
-    certificate: int
+    stays: tuple[Stay, ...]  # the tensors that use it, by their start
+    row: dict[str, int]  # the row of each tensor
+    certificate: int  # a phase in which `rows` of its tensors are alive
 
     @property
     def name(self) -> str:

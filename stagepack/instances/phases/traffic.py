@@ -56,21 +56,13 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Moves:
-    """What one step of a phase moves; tensors without bytes are left out.
+    """What one step of a phase moves; tensors without bytes are left out."""
 
-    Attributes
-    ----------
-    loads, stores : tuple of Tensor
-        At the start and the end of a step, from and to remote memory.
-    paged : tuple of Tensor
-        Stored and loaded again within a step.
-    host_load, host_store : int
-        Bytes of x_0 and x_n.
-    """
-
+    # At the start and the end of a step, from and to remote memory.
     loads: tuple[Tensor, ...]
     stores: tuple[Tensor, ...]
-    paged: tuple[Tensor, ...]
+    paged: tuple[Tensor, ...]  # stored and loaded again within a step
+    # Bytes of x_0 and x_n.
     host_load: int
     host_store: int
 
@@ -87,30 +79,18 @@ class Moves:
 
 @dataclass(frozen=True)
 class PhaseCycles:
-    """What one phase takes.
+    """What one phase takes."""
 
-    Attributes
-    ----------
-    variables, gather : int
-        V is their sum.
-    load, compute, store : int
-        L, C and S of one step; C on the compute tiles.
-    epilogue : int
-        E.
-    time : int
-        Of the whole phase, with its start-up and before anything is hidden.
-    hidden : int
-        Cycles of this phase's variables that the phase before it has loaded.
-    """
-
+    # V is their sum.
     variables: int
     gather: int
+    # L, C and S of one step; C on the compute tiles.
     load: int
     compute: int
     store: int
-    epilogue: int
-    time: int
-    hidden: int = 0
+    epilogue: int  # e
+    time: int  # of the whole phase, with its start-up and before anything is hidden
+    hidden: int = 0  # cycles of this phase's variables that the phase before it has loaded
 
 
 def shard(nbytes: int, replicas: int) -> int:

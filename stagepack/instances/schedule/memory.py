@@ -29,19 +29,13 @@ BLOCK, STAGE, ENTRY = 5_000, 500, 4
 
 
 class Claims(NamedTuple):
-    """Suppositions of :func:`memory_arcs`; int64 arrays, an entry for each.
+    """Suppositions of :func:`memory_arcs`; int64 arrays, an entry for each."""
 
-    Attributes
-    ----------
-    s, t, kind : ndarray
-        Of F of stage s and microbatch i, and of what has not ended of stage t and microbatch k.
-    fixed, each_i, each_k : ndarray
-        The device then holds fixed + i * each_i - k * each_k more than its limit.
-    """
-
+    # Of F of stage s and microbatch i, and of what has not ended of stage t and microbatch k.
     s: Array
     t: Array
     kind: Array
+    # The device then holds fixed + i * each_i - k * each_k more than its limit.
     fixed: Array
     each_i: Array
     each_k: Array

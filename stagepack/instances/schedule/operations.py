@@ -27,37 +27,23 @@ class Operations:
 
     A *row* is the operations of one kind of one stage; what must come before what is the same for
     all microbatches, so that arcs join rows.
-
-    Attributes
-    ----------
-    base : ndarray of int64, shape (p + 1,)
-        Operation of kind k (0 = F, 1 = B, 2 = W) and microbatch i of stage s has the index
-        ``base[s] + k * microbatches[s] + i``; `base[p]` is the number of operations.
-    microbatches : ndarray of int64, shape (p,)
-        Microbatches of each stage.
-    kinds : int
-        Row r is kind r modulo `kinds` of stage r // `kinds`.
-    count : ndarray of int64, shape (rows,)
-        Operations of each row.
-    origin : ndarray of int64, shape (rows + 1,)
-        Those of row r are origin[r] .. origin[r + 1] - 1.
-    first, after, lag : ndarray of int64, shape (rows + 1,), (arcs,), (arcs,)
-        Arcs first[r] .. first[r + 1] - 1 leave row r: microbatch by microbatch, the end of its
-        operation plus `lag` is at or before the start of that of row `after`.  F along the
-        edges, B after the F of its stage, B along the edges reversed, W after the B of its
-        stage.  An arc from a row to itself leads to the next microbatch.
-    row_device, row_duration, row_delta : ndarray of int64, shape (rows,)
-        Device, cycles and change of memory of the operations of each row.
     """
 
+    # (p + 1,): operation of kind k (0 = F, 1 = B, 2 = W) and microbatch i of stage s has the index
+    # ``base[s] + k * microbatches[s] + i``; `base[p]` is the number of operations.
     base: Array
-    microbatches: Array
-    kinds: int
-    count: Array
-    origin: Array
+    microbatches: Array  # (p,): microbatches of each stage
+    kinds: int  # row r is kind r modulo `kinds` of stage r // `kinds`
+    count: Array  # (rows,): operations of each row
+    origin: Array  # (rows + 1,): those of row r are origin[r] .. origin[r + 1] - 1
+    # (rows + 1,): arcs first[r] .. first[r + 1] - 1 leave row r: microbatch by microbatch, the end
+    # of its operation plus `lag` is at or before the start of that of row `after`.  F along the
+    # edges, B after the F of its stage, B along the edges reversed, W after the B of its stage.  An
+    # arc from a row to itself leads to the next microbatch.
     first: Array
     after: Array
     lag: Array
+    # (rows,): device, cycles and change of memory of the operations of each row.
     row_device: Array
     row_duration: Array
     row_delta: Array

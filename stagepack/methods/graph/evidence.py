@@ -252,28 +252,15 @@ def row_count(compact: Compact) -> int:
 
 @dataclass(frozen=True)
 class Relaxed:
-    """What linear rows say of partitions that are better than claimed.
+    """What linear rows say of partitions that are better than claimed."""
 
-    Attributes
-    ----------
-    bound : int or float
-        The claim.
-    rows : list of Row
-        Those of the verifier, without what is settled.
-    excess : float
-        By which part of the limit some load exceeds it at least; negative: need not reach it.
-    duals : ndarray, shape (rows,)
-        At most 0.
-    unit : int
-        By which they are multiplied so that those of all loads add up to about 1.
-    """
-
-    bound: Number
+    bound: Number  # the claim
     form: Form
-    rows: list[Row]
+    rows: list[Row]  # those of the verifier, without what is settled
+    # By which part of the limit some load exceeds it at least; negative: need not reach it.
     excess: float = 0.0
-    duals: Array = field(default_factory=lambda: np.zeros(0))
-    unit: int = 1
+    duals: Array = field(default_factory=lambda: np.zeros(0))  # (rows,): at most 0
+    unit: int = 1  # by which they are multiplied so that those of all loads add up to about 1
 
     @classmethod
     def of(cls, instance: GraphPartition, bound: Number) -> Relaxed | None:

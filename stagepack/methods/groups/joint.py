@@ -43,25 +43,13 @@ from stagepack.solvers import Engine
 
 @dataclass
 class Group:
-    """Groups in cuts that are alike.
+    """Groups in cuts that are alike, and the plan of the first of them alone."""
 
-    Attributes
-    ----------
-    plan : GroupingSolution
-        Of the first of them alone, the best that is known; without addresses: none is.
-    low, high : int
-        What it takes at least, and in `plan`.
-    work : float
-        What it gets when it comes next.
-    together : bool
-        Whether timesteps and addresses are to be found together.
-    """
-
-    plan: GroupingSolution
-    low: int
-    work: float
-    high: int = UNKNOWN
-    together: bool = False
+    plan: GroupingSolution  # the best that is known; without addresses: none is
+    low: int  # what it takes at least
+    work: float  # what it gets when it comes next
+    high: int = UNKNOWN  # what it takes in `plan`
+    together: bool = False  # whether timesteps and addresses are to be found together
 
     @property
     def open(self) -> bool:
@@ -82,25 +70,15 @@ class Inside(Part[GroupingSolution, GroupingSolution]):
 
 @dataclass
 class Joint:
-    """A run that looks more closely at what may be part of the best plan.
+    """A run that looks more closely at what may be part of the best plan."""
 
-    Attributes
-    ----------
-    instance : LayerGrouping
-        With free timesteps.
-    choices : Choices
-        All that may be part of a better plan, by numbers of `cuts`.
-    proves : bool
-        Whether all plans pass through the ideals of `choices`.
-    """
-
-    instance: LayerGrouping
-    choices: Choices
+    instance: LayerGrouping  # with free timesteps
+    choices: Choices  # all that may be part of a better plan, by numbers of `cuts`
     cuts: list[Cut]
     progress: Progress[GroupingSolution]
     settings: Settings
     engine: Engine
-    proves: bool
+    proves: bool  # whether all plans pass through the ideals of `choices`
 
     def __post_init__(self) -> None:
         self._tuning = self.settings.tuned(TUNING)

@@ -18,7 +18,7 @@ from stagepack.heuristics.packing import (
 )
 from stagepack.heuristics.packing.constructive.rules import BANKS, RULES, Rule
 from stagepack.instances.packing import KIND, LmemPacking, Objective, PackingSolution
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.kinds import on_demand
 from stagepack.methods import Method, Settings, Table
 from stagepack.progress import Progress
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from stagepack.methods.packing import graphs as graphs
     from stagepack.methods.packing import memories as memories
     from stagepack.methods.packing import modelled as modelled
+    from stagepack.methods.packing import penalties as penalties
     from stagepack.methods.packing import proof as proof
     from stagepack.methods.packing import quick as quick
     from stagepack.methods.packing import relocation as relocation
@@ -44,8 +45,10 @@ TABLE: Table[LmemPacking, PackingSolution] = Table(
         Objective.BANK_CONFLICTS,
         Objective.MOVES,
         Objective.SPILL,
+        Objective.PENALTIES,
     ),
 )
+
 
 COMPARED = ("best-fit-lifetime", "greedy-by-size", "greedy-by-breadth", "bank-aware")
 """Greedy rules that comparisons run unasked."""
@@ -80,7 +83,21 @@ def _one_memory(instance: LmemPacking) -> str:
     """Return why a method for one memory does not apply, or ""."""
     if instance.memories:
         return "places buffers in one memory, not in several; use auto, spill-by-value or cp-sat"
+    return _no_penalties(instance)
+
+
+def _no_penalties(instance: LmemPacking) -> str:
+    """Return why a method that knows nothing of penalties does not apply, or ""."""
+    if instance.objective is Objective.PENALTIES:
+        return "knows nothing of penalties; use auto, reuse-aware or cp-sat"
     return ""
+
+
+def _sharing(instance: LmemPacking) -> str:
+    """Return why there are no penalties to lower, or ""."""
+    if instance.objective is not Objective.PENALTIES:
+        return "lowers penalties: give the objective penalties"
+    return "places buffers in one memory; use auto or cp-sat" if instance.memories else ""
 
 
 def _with_banks(instance: LmemPacking) -> str:
@@ -169,6 +186,13 @@ METHODS: tuple[Method[LmemPacking, PackingSolution], ...] = (
         unsupported=_spilling,
     ),
     TABLE.method(
+        "reuse-aware",
+        exact=False,
+        description="annealing over placements: which pairs share addresses, and at what cost",
+        limited_by_work=True,
+        unsupported=_sharing,
+    ),
+    TABLE.method(
         "exact",
         exact=True,
         description="branch and bound over placements from the bottom up",
@@ -181,6 +205,7 @@ METHODS: tuple[Method[LmemPacking, PackingSolution], ...] = (
         exact=True,
         description="MILP: which buffer is below which (Pyomo)",
         limited_by_work=True,
+        unsupported=_no_penalties,
         declines=lambda instance: formulations.Milp.unsupported(instance),
         engines=("highs", "pyomo:highs", "pyomo:NAME"),
         default=False,

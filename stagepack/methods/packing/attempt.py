@@ -6,14 +6,12 @@ import contextlib
 import math
 from collections.abc import Callable
 
-import numpy as np
-
 from stagepack.evidence import SEARCHED, Evidence, witness
 from stagepack.heuristics import effort
-from stagepack.heuristics.packing import bounds, exact_search, memory_bounds
+from stagepack.heuristics.packing import bounds, exact_search, homes, memory_bounds
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
-from stagepack.instances.packing import LmemPacking, Objective, PackingSolution, homes
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.progress import Progress, Stopped
 from stagepack.result import Event, EventKind
@@ -86,9 +84,7 @@ class Attempt:
         solution = self.progress.solution
         if solution is None:
             return None
-        offsets = np.empty(self.blocks.b, dtype=np.int64)
-        offsets[self.blocks.block] = solution.offsets
-        return offsets
+        return self.blocks.gathered(solution.offsets)
 
     @property
     def target(self) -> int:
@@ -174,14 +170,14 @@ def look_at_memories(
 def accepted(
     instance: LmemPacking, bound: int | None, evidence: Evidence, *, tuning: PackingTuning = TUNING
 ) -> Evidence:
-    """Return evidence that its rule accepts: of groups of one offset the blocks know more.
+    """Return evidence that its rule accepts: of relations of buffers the blocks know more.
 
     Parameters
     ----------
     bound : int or None
         What it is to show; None: that nothing fits.
     """
-    if not instance.colocated:
+    if not (instance.colocated or instance.related):
         return evidence
     from stagepack.verify import verify
 

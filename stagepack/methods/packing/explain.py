@@ -80,10 +80,29 @@ def _named(instance: LmemPacking, found: iis.InfeasibleBuffers, ceiling: int | N
     else:
         where = f"fit together in {_room(instance, ceiling)}"
     alone = len(found.buffers) == 1
+    where += _related(instance, found.buffers)
     fewer = "; any one fewer fits" if found.irreducible and not alone else ""
     noun = "buffer" if alone else "buffers"
     verb = "does" if alone else "do"
     return f"{noun} {_list(instance, found.buffers)}{when} {verb} not {where}{fewer}"
+
+
+def _related(instance: LmemPacking, buffers: tuple[int, ...]) -> str:
+    """Return what keeps buffers apart beside their lifetimes, in words."""
+    chosen = set(buffers)
+    apart = [
+        f"{instance.buffer_id(i)} and {instance.buffer_id(j)}"
+        for i, j in instance.apart
+        if {i, j} <= chosen
+    ]
+    alone = [instance.buffer_id(i) for i in instance.exclusive if i in chosen]
+    said = "" if instance.segment is None else f" within segments of {instance.segment:,}"
+    if apart:
+        more = "" if len(apart) <= LISTED else f" and {len(apart) - LISTED:,} more pairs"
+        said += f", where {', '.join(apart[:LISTED])}{more} are kept apart"
+    if alone:
+        said += f", where nobody else uses bytes of {', '.join(alone[:LISTED])}"
+    return said
 
 
 def _remedy(

@@ -16,8 +16,8 @@ from stagepack.heuristics.packing.constructive.conflicts_kernels import Graph
 from stagepack.heuristics.packing.constructive.rules import RULES
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
-from stagepack.instances.packing.intervals import explained
-from stagepack.instances.packing.intervals_kernels import Rows
+from stagepack.instances.packing.normal_form.intervals import explained
+from stagepack.instances.packing.normal_form.intervals_kernels import Rows
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
 from stagepack.methods.packing.attempt import PackingProgress, examined, note_over

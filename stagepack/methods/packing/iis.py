@@ -22,7 +22,7 @@ from stagepack.heuristics.packing.exact_search import exact
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.arrays import distinct
 from stagepack.instances.packing import LmemPacking, Objective
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.methods.models import PACE
 from stagepack.methods.packing.attempt import PackingProgress
@@ -224,9 +224,8 @@ def lifetime(instance: LmemPacking, buffers: tuple[int, ...]) -> tuple[int, int]
             alive[blocks.first[p]] += 1
             alive[blocks.end[p]] -= 1
     crowded: Array = np.flatnonzero(np.cumsum(alive)[:-1] >= min(2, len(chosen)))
-    if not len(crowded):
-        return None
-    return int(blocks.time[crowded[0]]), int(blocks.time[crowded[-1]])
+    crowded = blocks.moment[crowded[crowded < blocks.timed]]
+    return (int(crowded.min()), int(crowded.max())) if len(crowded) else None
 
 
 # ---------------------------------------------------------------------- what would mend it

@@ -22,9 +22,9 @@ from stagepack.contracts import Solution
 from stagepack.evidence import SEARCHED, TOLD, Evidence, Proof, witness
 from stagepack.formulations import packing as formulations
 from stagepack.heuristics import effort
-from stagepack.heuristics.packing import local_search
+from stagepack.heuristics.packing import homes, local_search
 from stagepack.heuristics.packing.tuning import TUNING
-from stagepack.instances.packing import LmemPacking, Objective, PackingSolution, homes
+from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
 from stagepack.methods import packing as methods

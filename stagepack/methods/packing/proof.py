@@ -14,8 +14,8 @@ from stagepack.heuristics.packing import bounds
 from stagepack.heuristics.packing.refutation.refuting import Refutation, Window
 from stagepack.heuristics.packing.refutation.refuting_kernels import FITS, REFUTED, RUNNING
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
-from stagepack.instances.packing import LmemPacking, Objective
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing import LmemPacking, Objective, relations
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.instances.words import LARGEST
 from stagepack.methods import Settings
@@ -73,7 +73,8 @@ def prove(
         Asked between chunks of work.
     """
     most = instance.ceiling if bound is None else math.ceil(bound) - 1
-    if most is None or instance.memories or instance.objective is Objective.MOVES:
+    others = (Objective.MOVES, Objective.PENALTIES)
+    if most is None or instance.memories or instance.objective in others:
         return None
     if most >= LARGEST:  # more than all buffers together
         return None
@@ -96,7 +97,7 @@ def prove(
             if window.overfull:
                 heavy = int((window.size @ alive).argmax())
                 if relaxed.conflicts is None:
-                    return witness("load", moment=int(blocks.time[first + heavy]))
+                    return witness("load", moment=int(blocks.moment[first + heavy]))
                 return witness("clique", members=which[members[alive[:, heavy]]].tolist())
             large = len(members) > MOST_BUFFERS or end - first > MOST_MOMENTS
             if large or relaxed.conflicts is not None:
@@ -145,11 +146,19 @@ def _refuted(
 
 def _apart(instance: LmemPacking) -> Array:
     """Return buffers of which no two may overlap: the largest of those that may."""
-    out: set[int] = set()
-    for group in (*instance.in_place, *instance.colocated):
-        left = [i for i in group if i not in out]
-        out.update(sorted(left, key=lambda i: int(instance.size[i]))[:-1])
-    return np.array([i for i in range(instance.n) if i not in out], dtype=np.int64)
+    pairs = [*instance.in_place, *instance.exempt]
+    if not (pairs or instance.colocated or instance.views):
+        return np.arange(instance.n)
+    tied = [[-1 - place] for place in relations.tied(instance)[0].tolist()]
+    for number, pair in enumerate(pairs):
+        for i in pair:
+            tied[i].append(number)
+    taken, kept = set[int](), []
+    for i in np.argsort(-instance.size, kind="stable").tolist():
+        if taken.isdisjoint(tied[i]):
+            taken.update(tied[i])
+            kept.append(i)
+    return np.array(sorted(kept), dtype=np.int64)
 
 
 def _relaxed(instance: LmemPacking, which: Array, capacity: int) -> tuple[LmemPacking, int]:

@@ -26,7 +26,7 @@ from stagepack.heuristics.packing import (
 from stagepack.heuristics.packing.constructive.rules import RULES
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings, counting
 from stagepack.methods import packing as methods
@@ -160,6 +160,13 @@ def _replan(instance: LmemPacking, progress: PackingProgress, settings: Settings
     steps.replan(attempt)
 
 
+def _sharing(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
+    """Anneal over placements that share addresses at a cost."""
+    attempt = Attempt(instance, progress, tuning=settings.tuned(TUNING))
+    _start(attempt, settings)
+    methods.penalties.solve(attempt, settings, prove=False)
+
+
 def _spill(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Choose memories by value, then place each memory's buffers greedily."""
     tuning = settings.tuned(TUNING)
@@ -216,6 +223,9 @@ def _start_of_choice(attempt: Attempt, settings: Settings) -> None:
         return
     if instance.objective is Objective.MOVES:
         steps.replan(attempt)
+        return
+    if instance.objective is Objective.PENALTIES:
+        methods.penalties.begin(attempt, settings)
         return
     if attempt.blocks.b >= tuning.auto.dived_blocks:  # of fewer the rules place all as soon
         quick = methods.quick.place_first(attempt)
@@ -288,6 +298,9 @@ def _auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) 
     low = _start(attempt, settings)
     if instance.memories:
         methods.memories.choose(attempt, settings, _within("auto"))
+        return
+    if instance.objective is Objective.PENALTIES:
+        methods.penalties.solve(attempt, settings)
         return
     if attempt.peak_only:
         low = steps.search_rigid(attempt, low)
@@ -519,6 +532,9 @@ def _moving_little(
 ) -> None:
     """Run, and where there is an old placement see to it that little moves."""
     tuning = settings.tuned(TUNING)
+    if methods.penalties.matter(name, instance):
+        methods.penalties.second(run, instance, progress, settings)
+        return
     if instance.previous.max(initial=-1) < 0 or not methods.relocation.matter(name, instance):
         with contextlib.suppress(Stopped):
             run(instance, progress, settings)
@@ -542,6 +558,7 @@ _PLAIN: dict[str, Run] = {
     "beam": _beaming,
     "replan": _replan,
     "spill-by-value": _spill,
+    "reuse-aware": _sharing,
     "exact": _searching,
     "milp": _on_engine("Milp", "highs"),
     "cp-sat": _on_engine("CpSat", "cp-sat"),

@@ -38,10 +38,7 @@ def conclude_infeasible(
 ) -> None:
     """Report that no partition fits, and why.
 
-    Parameters
-    ----------
-    engine : str
-        Who says so, where that is an engine with tolerances: then a partition is looked for first.
+    Where an `engine` with tolerances says so, a partition is looked for first.
 
     Raises
     ------

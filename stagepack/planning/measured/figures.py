@@ -16,19 +16,11 @@ TIMES = ("forward", "backward", "makespan", "span", "replayed")
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure as it was predicted and as it was measured.
+    """A figure as it was predicted and as it was measured."""
 
-    Attributes
-    ----------
-    what : str
-        A stage, or the name of a schedule.
-    figure : str
-    estimated, actual : float
-        Seconds, or bytes of memory.
-    """
-
-    what: str
+    what: str  # a stage, or the name of a schedule
     figure: str
+    # Seconds, or bytes of memory.
     estimated: float
     actual: float
 

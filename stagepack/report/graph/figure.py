@@ -43,13 +43,7 @@ NUMBERED = 10  # pixels of the smallest node, from which on all have the number 
 def partition_charts(
     instance: GraphPartition, solutions: Sequence[GraphSolution]
 ) -> dict[str, Charts]:
-    """Return two figures for every solution, on equal axes: the graph, and the stages.
-
-    Parameters
-    ----------
-    solutions : sequence of GraphSolution
-        Its partitions, two figures each.
-    """
+    """Return two figures for every solution, on equal axes: the graph, and the stages."""
     drawings = [partition_drawing(instance, solution) for solution in solutions]
     page = layered(instance, WIDE, TALL)
     return {

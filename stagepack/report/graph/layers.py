@@ -30,58 +30,38 @@ BETTER = 1.12  # by which nodes grow where there is a further row
 
 
 class Pieces(NamedTuple):
-    """Pieces of lines along which tensors run; all are arrays of int64.
+    """Pieces of lines along which tensors run; all are arrays of int64."""
 
-    Attributes
-    ----------
-    begin, end : ndarray
-        Points that each piece joins.
-    writer, reader : ndarray
-        Node that writes what runs there; the one that reads it, -1 for what runs further.
-    passed : ndarray
-        Bends between the writer and the piece.
-    """
-
+    # Points that each piece joins.
     begin: Array
     end: Array
+    # Node that writes what runs there; the one that reads it, -1 for what runs further.
     writer: Array
     reader: Array
-    passed: Array
+    passed: Array  # bends between the writer and the piece
 
 
 class Layered(NamedTuple):
-    """Points of a drawing, nodes first, then bends; and pieces of lines between them.
+    """Points of a drawing, nodes first, then bends; and pieces of lines between them."""
 
-    Attributes
-    ----------
-    x, y : ndarray, shape (points,)
-        Columns from 0 within a row; heights, 1 for a node, growing downwards.
-    row : ndarray of int64, shape (points,)
-        Where layers are broken as lines of text are: the row of each point.
-    begin, end, writer, reader, passed : ndarray of int64
-        As in :class:`Pieces`.
-    columns, height : int, float
-        Size of the whole.
-    """
-
+    # (points,): columns from 0 within a row; heights, 1 for a node, growing downwards.
     x: Array
     y: Array
-    row: Array
+    row: Array  # (points,): where layers are broken as lines of text are: the row of each point
+    # As in :class:`Pieces`.
     begin: Array
     end: Array
     writer: Array
     reader: Array
     passed: Array
+    # Size of the whole.
     columns: int
     height: float
 
     def crossing(self, device: Array) -> Array:
         """Return for each piece whether what runs there is read on another device.
 
-        Parameters
-        ----------
-        device : ndarray of int64, shape (nodes,)
-            Of each node.
+        `device`, int64 (nodes,), is that of each node.
         """
         last = np.full(len(device), -1)
         ends = self.reader >= 0
@@ -92,12 +72,7 @@ class Layered(NamedTuple):
     def lines(self, pieces: Array, steps: int) -> Array:
         """Return lines along pieces, shape (lines, steps + 1, 2); two stubs from row to row.
 
-        Parameters
-        ----------
-        pieces : ndarray of int64
-            Their numbers.
-        steps : int
-            Of each line.
+        `pieces`, int64, are numbers of pieces.
         """
         a, b = self.begin[pieces], self.end[pieces]
         same = self.row[a] == self.row[b]
@@ -118,10 +93,7 @@ class Layered(NamedTuple):
 def layered(instance: GraphPartition, width: float, height: float) -> Layered:
     """Return the drawing of a graph that fills a page of some size best.
 
-    Parameters
-    ----------
-    width, height : float
-        Of the page, in any unit.
+    `width` and `height` are in any unit.
     """
     edges, backward = np.unique(instance.edges, axis=0), instance.backward
     layer = _layers(edges, backward, backward)

@@ -26,45 +26,21 @@ ALONE = (Objective.OVERLAP, Objective.REPLICATED)
 
 
 class Bar(NamedTuple):
-    """A bar of a stage: time, received, sent, on top of one another or side by side.
+    """A bar of a stage: time, received, sent, on top of one another or side by side."""
 
-    Attributes
-    ----------
-    stage : int
-        Its number.
-    name : str
-        Which pass, if there are bars for each; else "".
-    parts : tuple of float
-        Time, received, sent.
-    """
-
-    stage: int
-    name: str
-    parts: tuple[float, float, float]
+    stage: int  # its number
+    name: str  # which pass, if there are bars for each; else ""
+    parts: tuple[float, float, float]  # time, received, sent
 
 
 class PartitionDrawing(NamedTuple):
-    """A partition in numbers.
+    """A partition in numbers."""
 
-    Attributes
-    ----------
-    instance : GraphPartition
-        The graph and its devices.
-    stage : ndarray of int64, shape (nodes,)
-        Of each node.
-    loads : list of Load
-        By stage.
-    bars : list of Bar
-        What each device does.
-    flows : list of Flow
-        Between stages instead of devices.
-    """
-
-    instance: GraphPartition
-    stage: Array
-    loads: list[Load]
-    bars: list[Bar]
-    flows: list[Flow]
+    instance: GraphPartition  # the graph and its devices
+    stage: Array  # (nodes,): of each node
+    loads: list[Load]  # by stage
+    bars: list[Bar]  # what each device does
+    flows: list[Flow]  # between stages instead of devices
 
     @property
     def colours(self) -> list[str]:
@@ -124,13 +100,7 @@ def stage_colour(stage: int) -> str:
 
 
 def partition_drawing(instance: GraphPartition, solution: GraphSolution) -> PartitionDrawing:
-    """Return the numbers of a partition.
-
-    Parameters
-    ----------
-    solution : GraphSolution
-        Its partition.
-    """
+    """Return the numbers of a partition."""
     order = stage_order(instance, solution)
     stage_of = np.empty(instance.devices, dtype=np.int64)
     stage_of[order] = np.arange(len(order))
@@ -169,12 +139,7 @@ def diameters(instance: GraphPartition) -> Array:
 def arc(flow: Flow, steps: int = 40) -> tuple[list[float], list[float]]:
     """Return points along the arc of a flow, above the stages, or below where it leads back.
 
-    Parameters
-    ----------
-    flow : Flow
-        Between stages.
-    steps : int
-        One fewer than points.
+    Points are `steps` + 1.
     """
     angle = np.linspace(np.pi, 0, steps + 1)
     middle, half = (flow.source + flow.target) / 2, (flow.target - flow.source) / 2
@@ -199,12 +164,7 @@ def unit(instance: GraphPartition) -> str:
 def amount(traffic: Number, unit: str = "") -> str:
     """Return traffic as it is written along an arc: bytes as memory is, other units in thousands.
 
-    Parameters
-    ----------
-    traffic : int or float
-        In `unit`.
-    unit : str
-        As :attr:`.GraphData.traffic_unit`.
+    `unit` is a :attr:`.GraphData.traffic_unit`.
     """
     if unit == "bytes":
         return as_text.quantity(round(traffic))

@@ -47,11 +47,6 @@ def plan_charts(
     """Return two figures for every plan: the map of its groups, on equal axes, and their rows.
 
     Of the rows, thousands of bars, a page of several plans draws those of one.
-
-    Parameters
-    ----------
-    instance : LayerGrouping
-    solutions : sequence of GroupingSolution
     """
     plans = [plan_drawing(instance, solution) for solution in solutions]
     return {

@@ -50,53 +50,31 @@ CONNECTORS = tuple(tint(colour, 0.45) for colour in BANDS)
 
 
 class Column(NamedTuple):
-    """A row of a group, all slices together.
-
-    Attributes
-    ----------
-    group : int
-    operator : int or None
-        The one that computes in it.
-    compute, load, store : int
-        Cycles of each.
-    cycles : int
-        Those that the row takes.
-    moves : str
-        What is loaded and stored.
-    """
+    """A row of a group, all slices together."""
 
     group: int
-    operator: int | None
+    operator: int | None  # the one that computes in it
+    # Cycles of each.
     compute: int
     load: int
     store: int
-    cycles: int
-    moves: str
+    cycles: int  # those that the row takes
+    moves: str  # what is loaded and stored
 
 
 class Box(NamedTuple):
-    """Bytes of a lane that are taken for some columns.
-
-    Attributes
-    ----------
-    name, role : str
-    group : int
-    left, right : int
-        Columns.
-    low, high : int
-        Addresses.
-    resident : bool
-        Whether they stay for all slices.
-    """
+    """Bytes of a lane that are taken for some columns."""
 
     name: str
     role: str
     group: int
+    # Columns.
     left: int
     right: int
+    # Addresses.
     low: int
     high: int
-    resident: bool
+    resident: bool  # whether they stay for all slices
 
 
 class Arc(NamedTuple):
@@ -109,14 +87,7 @@ class Arc(NamedTuple):
     def points(
         self, top: float, depth: float, longest: int, steps: int
     ) -> tuple[list[float], list[float]]:
-        """Return the arc as points.
-
-        Parameters
-        ----------
-        top, depth : float
-            It goes from `top` down, the longest of all by `depth`.
-        longest, steps : int
-        """
+        """Return the arc in so many `steps`, from `top` down, the `longest` of all by `depth`."""
         turn = [step * math.pi / steps for step in range(steps + 1)]
         middle, half = (self.left + self.right + 1) / 2, (self.right - self.left) / 2
         deep = depth * (2 * half / longest) ** 0.5
@@ -125,30 +96,15 @@ class Arc(NamedTuple):
 
 @dataclass(frozen=True)
 class Group:
-    """A group on the axes.
-
-    Attributes
-    ----------
-    number : int
-    cut : str
-        How it is cut, as :func:`cut_words`; "" for an operator that runs from global memory.
-    columns : tuple of Column
-    left : int
-        The first of them on the axis.
-    start : int
-        Cycles of all groups before it.
-    boxes : tuple of Box
-    rounds : int
-        Slices that a core computes.
-    """
+    """A group on the axes."""
 
     number: int
-    cut: str
+    cut: str  # how it is cut, as :func:`cut_words`; "" for an operator that runs from global memory
     columns: tuple[Column, ...]
-    left: int
-    start: int
+    left: int  # the first of them on the axis
+    start: int  # cycles of all groups before it
     boxes: tuple[Box, ...]
-    rounds: int
+    rounds: int  # slices that a core computes
 
     @property
     def right(self) -> int:
@@ -186,18 +142,11 @@ class Group:
 
 @dataclass(frozen=True)
 class PlanDrawing:
-    """Everything that is drawn of a plan.
-
-    Attributes
-    ----------
-    instance : LayerGrouping
-    groups : tuple of Group
-    arcs : tuple of Arc
-        Of tensors that are read later than by the next operator, or by another group.
-    """
+    """Everything that is drawn of a plan."""
 
     instance: LayerGrouping
     groups: tuple[Group, ...]
+    # Of tensors that are read later than by the next operator, or by another group.
     arcs: tuple[Arc, ...]
 
     @property

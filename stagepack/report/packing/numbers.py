@@ -1,18 +1,20 @@
 """The data of a memory map: rectangles over time, load, lines.
 
-Buffers that share bytes in a solution (colocated, or in place of one another) are counted once.
+Buffers that share bytes in a solution (those with one place, in place of one another or exempt)
+are counted once.
 """
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.instances.arrays import distinct
+from stagepack.instances.packing.relations import tied
 from stagepack.instances.profile import Array
 from stagepack.report.format import byte_step
 from stagepack.report.style import AREAS, CAPACITY, INK, tint
@@ -73,8 +75,15 @@ def colours() -> list[str]:
 
 def rectangles(instance: LmemPacking) -> Rectangles:
     """Return what the buffers hold: one rectangle each, more with gaps or circular lifetimes."""
-    if instance.conflicts is not None:
-        return _cliques(instance)
+    found = _cliques(instance) if instance.conflicts is not None else _lifetimes(instance)
+    if not instance.views:
+        return found
+    # What comes later is drawn above: a view is no larger than its host.
+    return found[np.argsort(-instance.size[found.buffer], kind="stable")]
+
+
+def _lifetimes(instance: LmemPacking) -> Rectangles:
+    """Return what buffers with lifetimes hold."""
     zero = np.zeros(instance.n, dtype=np.int64)
     found = Rectangles(np.arange(instance.n), instance.start, instance.end, zero, instance.size)
     if instance.gaps:
@@ -117,7 +126,7 @@ def _wrapped(given: Rectangles, period: int) -> Rectangles:
 
 def _cliques(instance: LmemPacking) -> Rectangles:
     """Return a conflict graph as rectangles over cliques that cover all conflicts."""
-    from stagepack.instances.packing.blocks import Blocks
+    from stagepack.instances.packing.normal_form.blocks import Blocks
 
     blocks = Blocks.of(instance)
     count = np.diff(blocks.piece_ptr)[blocks.block]
@@ -145,20 +154,27 @@ def load(instance: LmemPacking, given: Rectangles, offsets: Array | None) -> tup
     given : Rectangles
         Of :func:`rectangles`.
     offsets : ndarray of int64, shape (n,), or None
-        Without them pairs in place count twice, which share only at equal offsets.
+        Without them pairs in place, which share only at equal offsets, and exempt ones count
+        twice.
 
     Returns
     -------
     times, load : ndarray of int64, shape (steps,)
     """
     groups = [list(group) for group in instance.colocated]
+    groups += [[view.buffer, view.host] for view in instance.views]
+    low = tied(instance)[1] if offsets is None else offsets
     if offsets is not None:
         groups += [[i, j] for i, j in instance.in_place if offsets[i] == offsets[j]]
+        top = offsets + instance.size
+        groups += [[i, j] for i, j in instance.exempt if max(low[i], low[j]) < min(top[i], top[j])]
     start, end, held = given.start, given.end, given.high - given.low
     if groups:
         members = _joined(groups)
         inside = np.isin(given.buffer, [i for group in members for i in group])
-        merged = [row for group in members for row in _union(given, group)]
+        above = low[given.buffer]
+        placed = replace(given, low=given.low + above, high=given.high + above)
+        merged = [row for group in members for row in _union(placed, group)]
         rows = np.array(merged, dtype=np.int64).reshape(-1, 3).T
         start, end, held = (
             np.concatenate([column[~inside], row])
@@ -181,7 +197,7 @@ def _joined(groups: list[list[int]]) -> list[list[int]]:
 
 
 def _union(given: Rectangles, group: list[int]) -> list[tuple[int, int, int]]:
-    """Return [start, end) and the bytes that a group at one offset holds together."""
+    """Return [start, end) and the bytes, of those at these addresses, that a group holds."""
     parts = given[np.isin(given.buffer, group)]
     moments = distinct(np.concatenate([parts.start, parts.end])).tolist()
     found = []
@@ -391,7 +407,7 @@ def memory_map_of(
         bases=bases,
         top=top,
         peak=int((found.offsets + instance.size).max()),
-        bound=None if instance.in_place or len(bases) > 1 else int(in_use.max()),
+        bound=None if instance.in_place or instance.exempt or len(bases) > 1 else int(in_use.max()),
         fixed=instance.fixed >= 0,
         clashing=_clashing(instance, found),
     )

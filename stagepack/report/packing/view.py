@@ -10,7 +10,7 @@ import numpy as np
 from stagepack.contracts import JsonObject
 from stagepack.errors import shown
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution, measure
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.report import format as as_text
 from stagepack.report.packing.numbers import SCALES, clashes, wasted
 from stagepack.report.table import Account, Head, Sheet
@@ -31,6 +31,11 @@ FEATURES = (
     ("Reserved", "reserved_bytes", "{} byte{s}"),
     ("Colocated", "colocated", "{} group{s}"),
     ("In place", "in_place", "{} pair{s}"),
+    ("Views", "views", "{} buffer{s} inside of others"),
+    ("Kept apart", "apart", "{} pair{s}"),
+    ("Exempt", "exempt", "{} pair{s}"),
+    ("Exclusive", "exclusive", "{} buffer{s}"),
+    ("Segments", "segment", "of {} byte{s}"),
     ("Placed before", "previous", "{} buffer{s}"),
     ("Hints", "hints", "{} buffer{s}"),
 )
@@ -57,7 +62,7 @@ class PackingView(View[LmemPacking, PackingSolution]):
             "blocks": blocks.b,
             "sections": blocks.sections,
             "total_bytes": int(instance.size.sum()),
-            "largest_load": {"bytes": load, "time": int(blocks.time[tallest]) if timed else None},
+            "largest_load": {"bytes": load, "time": int(blocks.moment[tallest]) if timed else None},
             # Pairs in place may count once, memories share the load: then it bounds no peak.
             "load_bound": None if instance.in_place or instance.memories else load,
             "capacity": instance.capacity,
@@ -81,6 +86,11 @@ class PackingView(View[LmemPacking, PackingSolution]):
             "reserved_bytes": sum(high - low for low, high in instance.reserved),
             "colocated": len(instance.colocated),
             "in_place": len(instance.in_place),
+            "views": len(instance.views),
+            "apart": len(instance.apart),
+            "exempt": len(instance.exempt),
+            "exclusive": len(instance.exclusive),
+            "segment": instance.segment or 0,
             "previous": int((instance.previous >= 0).sum()),
             "hints": int((instance.hint >= 0).sum()),
             "banks": None
@@ -174,7 +184,7 @@ class PackingView(View[LmemPacking, PackingSolution]):
         if value is None:
             return as_text.NOTHING
         objective = instance.objective
-        if objective is Objective.SPILL:
+        if objective in (Objective.SPILL, Objective.PENALTIES):
             return as_text.number(value)
         if objective is Objective.BANK_CONFLICTS and instance.banks is not None:
             if instance.banks.weight is not None:
@@ -185,7 +195,7 @@ class PackingView(View[LmemPacking, PackingSolution]):
 
     def unit(self, instance: LmemPacking) -> str:
         """Return what objectives are counted in."""
-        if instance.objective is Objective.SPILL:
+        if instance.objective in (Objective.SPILL, Objective.PENALTIES):
             return "cost"
         if instance.objective is Objective.BANK_CONFLICTS:
             return f"bytes, and {as_text.number(instance.conflict_weight)} a conflict"
@@ -193,7 +203,8 @@ class PackingView(View[LmemPacking, PackingSolution]):
 
     def unit_of(self, objective: str) -> str:
         """Return what an objective is counted in, as far as its name tells."""
-        return "" if objective in (Objective.BANK_CONFLICTS, Objective.SPILL) else "bytes"
+        others = (Objective.BANK_CONFLICTS, Objective.SPILL, Objective.PENALTIES)
+        return "" if objective in others else "bytes"
 
     def solution_facts(self, instance: LmemPacking, solution: PackingSolution) -> JsonObject:
         """Return what a solution amounts to, as plain data under the names it has in JSON."""

@@ -30,17 +30,7 @@ from stagepack.report.view import Charts
 
 
 def phase_charts(instance: PhaseSchedule, solutions: Sequence[PhaseSolution]) -> Charts:
-    """Return a figure for every plan, on equal axes: phases, both engines, memory below.
-
-    Parameters
-    ----------
-    instance : PhaseSchedule
-    solutions : sequence of PhaseSolution
-
-    Returns
-    -------
-    Charts
-    """
+    """Return a figure for every plan, on equal axes: phases, both engines, memory below."""
     bars = [phase_bars(instance, solution) for solution in solutions]
     last = max(drawn.end_time for drawn in bars)
     highest = max(band.peak for drawn in bars for band in drawn.bands)

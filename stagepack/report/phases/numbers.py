@@ -50,24 +50,13 @@ class Band:
 
 @dataclass(frozen=True)
 class PhaseBars:
-    """The phases of a plan as bands, and what the two engines do as bars.
-
-    Attributes
-    ----------
-    bands : tuple of Band
-    events : tuple of Event
-    capacity : int or None
-        Bytes of the compute tiles.
-    end_time : int
-    folded : bool
-        Whether events were joined, because there are too many to tell apart.
-    """
+    """The phases of a plan as bands, and what the two engines do as bars."""
 
     bands: tuple[Band, ...]
     events: tuple[Event, ...]
-    capacity: int | None
+    capacity: int | None  # bytes of the compute tiles
     end_time: int
-    folded: bool
+    folded: bool  # whether events were joined, because there are too many to tell apart
 
     def of(self, what: str) -> list[Event]:
         """Return the events in which an engine does something."""

@@ -43,10 +43,7 @@ Spans = tuple[Sequence[Number], Sequence[Number]]
 def stage_map(instance: PipelinePartition, solutions: object) -> Figure:
     """Return the map of the stages, one row a solution, with a switch between two scales.
 
-    Parameters
-    ----------
-    solutions : mapping, or one or several solutions or results
-        What to draw; the keys of a mapping are the labels of the rows.
+    The keys of a mapping of `solutions` are the labels of the rows.
 
     Returns
     -------

@@ -73,12 +73,7 @@ def map_rows(
 ) -> list[MapRow]:
     """Return one row a solution (or result that has one), its stages placed on the scale.
 
-    Parameters
-    ----------
-    solutions : mapping of str to solution or Result
-        By label.
-    scale : str
-        "cycles" or "layers": what widths stand for.
+    `solutions` are by label; widths stand for "cycles" or "layers", the `scale`.
     """
     _, place = map_scale(instance, scale)
     rows = []

@@ -212,10 +212,7 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
     ) -> list[JsonObject]:
         """Return the estimate of a solution beside the measured values of a file.
 
-        Parameters
-        ----------
-        instance, solution, measured
-            As any view takes them.
+        `instance`, `solution`, `measured`: as any view takes them.
         """
         return estimate(instance, solution).against(read_measured(measured))
 
@@ -261,10 +258,7 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
 
         The map has a switch for the scale.
 
-        Parameters
-        ----------
-        instance, solution, scale
-            As any view takes them.
+        `instance`, `solution`, `scale`: as any view takes them.
         """
         drawn: JsonObject = {}
         text = panel("map", figures.stage_map(instance, solution), drawn)
@@ -282,14 +276,8 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
     ) -> Section:
         """Return the map of all solutions and, for a choice of them, the bars and the stages.
 
-        Parameters
-        ----------
-        solved : mapping of str to Result
-            By method.
-        best : Result or None
-            The best of all methods, where there are several.
-        anchor : str
-            Begins the ids of all elements.
+        `solved` are results by method, `best` is the best of all; `anchor` begins the ids of all
+        elements.
         """
         drawn: JsonObject = {}
         stage_map = panel(f"{anchor}-map", figures.stage_map(instance, solved), drawn)

@@ -35,17 +35,7 @@ from stagepack.report.view import Charts
 
 
 def schedule_charts(instance: PipelineSchedule, solutions: Sequence[ScheduleSolution]) -> Charts:
-    """Return a figure for every solution, on equal axes: bars on devices, memory below.
-
-    Parameters
-    ----------
-    instance : PipelineSchedule
-    solutions : sequence of ScheduleSolution
-
-    Returns
-    -------
-    Charts
-    """
+    """Return a figure for every solution, on equal axes: bars on devices, memory below."""
     bars = [schedule_bars(instance, solution) for solution in solutions]
     last = max(drawn.end_time for drawn in bars)
     return Charts([_figure(instance, drawn, last) for drawn in bars])

@@ -25,30 +25,19 @@ COLOURS = (
 
 @dataclass(frozen=True, eq=False)
 class ScheduleBars:
-    """The operations of a schedule as bars, and the memory of every device as steps.
+    """The operations of a schedule as bars, and the memory of every device as steps."""
 
-    Attributes
-    ----------
-    kind, stage, microbatch, device : ndarray of int64, shape (operations,)
-    start, end : ndarray of int64, shape (operations,)
-        Cycles.
-    tint : ndarray of int64, shape (operations,)
-        Place of the stage among those of its device.
-    memory : tuple of (times, values)
-        For every device: from times[i] on it holds values[i].
-    end_time : int
-        The last end.
-    """
-
+    # (operations,).
     kind: Array
     stage: Array
     microbatch: Array
     device: Array
+    # (operations,): cycles.
     start: Array
     end: Array
-    tint: Array
-    memory: tuple[tuple[Array, Array], ...]
-    end_time: int
+    tint: Array  # (operations,): place of the stage among those of its device
+    memory: tuple[tuple[Array, Array], ...]  # for every device: from times[i] on it holds values[i]
+    end_time: int  # the last end
 
     @property
     def uses_memory(self) -> bool:

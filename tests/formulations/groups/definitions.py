@@ -17,7 +17,7 @@ from stagepack.instances.groups.lmem import packing
 from stagepack.instances.groups.problem import Order
 from stagepack.instances.groups.regions import Cut, Regions
 from stagepack.instances.groups.timesteps import STAGES, Spill, Timetable, alone_cycles
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.result import Status
 from tests.formulations.engines import solve
 

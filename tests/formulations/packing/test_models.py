@@ -157,7 +157,11 @@ def test_cp_sat_is_exact_up_to_its_limit() -> None:
 @BOTH
 def test_memories_of_equal_cost_hold_what_one_cannot(model: type[Formulation]) -> None:
     instance = LmemPacking.from_arrays(
-        [4, 4, 4], [0, 0, 0], [1, 1, 1], memories=[Memory("a", 8, 1), Memory("b", 4, 1)]
+        [4, 4, 4],
+        [0, 0, 0],
+        [1, 1, 1],
+        memories=[Memory("a", 8, 1), Memory("b", 4, 1)],
+        objective="spill",
     )
     found = optimum(model(instance))
     assert found is not None

@@ -11,7 +11,7 @@ from stagepack.instances.groups import LayerGrouping
 from stagepack.instances.groups.lmem import packing
 from stagepack.instances.groups.regions import Regions
 from stagepack.instances.groups.timesteps import Timetable, alone_cycles
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.result import Status
 
 

@@ -16,7 +16,7 @@ from stagepack.instances.groups import GroupingSolution, LayerGrouping
 from stagepack.instances.groups.banks import bank_pairs, group_conflicts, group_crossings
 from stagepack.instances.groups.lmem import copies, packing
 from stagepack.instances.groups.timesteps import Timetable
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.result import Status
 from tests.instances.groups.networks import CHIP, block, networks
 

@@ -7,7 +7,7 @@ import pytest
 
 from stagepack.heuristics.packing import bounds
 from stagepack.instances.packing import LmemPacking
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from tests.packing_cases import FEATURES, brute_force, random_packing
 
 

@@ -15,7 +15,7 @@ from stagepack.heuristics.packing.exact_search.exact_state import FOUND, LOWEST_
 from stagepack.heuristics.packing.local_search import annealing
 from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from tests.heuristics.packing.constructive.test_greedy import random_plain
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from stagepack.heuristics.packing import window_bounds
 from stagepack.instances.packing import LmemPacking
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from tests.heuristics.packing.oracle import (
     ABOVE_LOAD,
     KINDS,

@@ -13,7 +13,7 @@ from stagepack.heuristics.packing.constructive import greedy, greedy_kernels, sp
 from stagepack.heuristics.packing.constructive.rules import RULES, Measures, Rule
 from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking, PackingSolution
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.methods.packing import iis
 from stagepack.progress import Progress
 from stagepack.solve import solve

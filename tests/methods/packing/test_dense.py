@@ -12,7 +12,7 @@ from stagepack.heuristics.packing.constructive.rules import RULES
 from stagepack.heuristics.packing.local_search import annealing
 from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.methods.packing import modelled, searches, steps
 from stagepack.result import Status, Termination
 from stagepack.solve import solve

@@ -13,7 +13,7 @@ from stagepack.heuristics import effort
 from stagepack.heuristics.packing.constructive import conflicts
 from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.methods.packing import graphs
 from stagepack.progress import Progress
 from stagepack.result import Result, Status, Termination

@@ -9,7 +9,7 @@ from stagepack.heuristics.packing.constructive.rules import BANKS, RULES
 from stagepack.heuristics.packing.local_search import cores
 from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.methods.packing import quick
 from stagepack.methods.packing.attempt import Attempt
 from stagepack.progress import Progress

@@ -18,7 +18,7 @@ from stagepack.heuristics.packing.constructive import greedy, spill, valleys
 from stagepack.heuristics.packing.exact_search import exact
 from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import Banks, LmemPacking, PackingSolution
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.methods.packing import attempt as attempts
 from stagepack.methods.packing import quick, steps
 from stagepack.progress import Progress

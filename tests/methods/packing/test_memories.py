@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import stagepack as sp
 from stagepack.errors import InputError
+from stagepack.evidence import Proof
 from stagepack.instances.packing import LmemPacking, Memory, Objective, PackingSolution
 from stagepack.methods import packing as methods
 from stagepack.result import Result, Status
+from stagepack.verify import verify
 from tests.packing_cases import FEATURES, brute_force, random_packing
 
 OBJECTIVES = [
@@ -98,11 +102,12 @@ def peaks(instance: LmemPacking, result: Result[PackingSolution]) -> tuple[int, 
     return sp.measure(instance, result.solution).peaks
 
 
-def layers(n: int = 24, **options: object) -> LmemPacking:
+def layers(n: int = 24, **options: Any) -> LmemPacking:
     """Return a chain of n buffers, each alive with the next, in a small and a large memory."""
     size = [16 * (1 + 7 * i % 5) for i in range(n)]
     start = list(range(n))
-    given = {"memories": [("fast", 160), ("slow", 10**6)], "objective": "peak", **options}
+    memories = [("fast", 160), ("slow", 10**6)]
+    given: dict[str, Any] = {"memories": memories, "objective": "peak", **options}
     return LmemPacking.from_arrays(size, start, [at + 2 for at in start], **given)
 
 
@@ -116,7 +121,9 @@ def test_each_memory_apart_is_the_instance_of_that_memory() -> None:
     assert result.status is Status.OPTIMAL
     for index, peak in enumerate(peaks(instance, result)):
         assert instance.homes is not None
-        alone = instance.within(index, np.flatnonzero(instance.homes[:, index]), objective="peak")
+        alone = instance.within(
+            index, np.flatnonzero(instance.homes[:, index]).tolist(), objective="peak"
+        )
         assert sp.solve(alone).objective == peak
     assert result.proof == "witness"
     assert not sp.check_result(instance, result).false
@@ -239,6 +246,30 @@ def test_a_buffer_without_a_memory_is_named() -> None:
     assert result.status is Status.INFEASIBLE
     assert "buffer b of 99 bytes fits in none of its memories: x (10), y (20)" in result.reason
     assert not sp.check_result(instance, result).false
+
+
+def test_what_is_no_proof_of_memories_is_not_taken_for_one() -> None:
+    size, start, end = [40, 30, 20], [0, 0, 0], [2, 2, 2]
+    given = LmemPacking.from_arrays(
+        size, start, end, memories=[("fast", 90), ("slow", 50)], homes={0: "fast", 1: "fast"},
+        objective="peak",
+    )  # fmt: skip
+    honest = [{"memories": [0], "moment": 0}]
+    both = [{"memories": [0, 1], "moment": 0}]
+
+    def shown(bound: int | None, sets: list[dict[str, object]]) -> bool:
+        return (
+            verify(given, bound, Proof.WITNESS, {"rule": "memories", "sets": sets}).proof
+            is not None
+        )
+
+    assert shown(70, honest)
+    assert shown(90, both)
+    assert not shown(91, both)
+    assert not shown(140, honest * 2)
+    assert not shown(160, honest + both)
+    assert not shown(None, honest)
+    assert not shown(91, [{"memories": [0, 1], "moment": 5}])
 
 
 def test_every_other_method_refuses_several_memories_by_name() -> None:

@@ -14,7 +14,7 @@ from stagepack.heuristics.packing.constructive import greedy
 from stagepack.heuristics.packing.constructive.rules import RULES
 from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking, Objective, PackingSolution, measure
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.methods import Settings
 from stagepack.methods.packing import relocation
 from stagepack.progress import Progress

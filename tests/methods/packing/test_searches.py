@@ -20,7 +20,7 @@ from stagepack.heuristics.packing.constructive import dive
 from stagepack.heuristics.packing.constructive.rules import Measures
 from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking, Memory, Objective, PackingSolution, measure
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.methods.packing import attempt, steps
 from stagepack.progress import Stopped
 from stagepack.result import EventKind, Status, Termination

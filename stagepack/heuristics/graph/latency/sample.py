@@ -27,44 +27,24 @@ OFTEN = 20_000
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Sample(Timed):
-    """An instance for latency; use :meth:`of`.
-
-    Attributes
-    ----------
-    block_of : ndarray of int64, shape (nodes,)
-        Block of each node, numbered by their first nodes.
-    order : ndarray of int64, shape (nodes,)
-        The nodes in a topological order.
-    edges : ndarray of int64, shape (edges, 2)
-        Pairs of nodes, (writer, reader), each once.
-    node_time : ndarray of int64, shape (classes, nodes)
-        Ticks of a node on an accelerator of a class.
-    time : ndarray of int64, shape (classes, blocks)
-        The same of blocks.
-    cpu_time : ndarray of int64, shape (nodes,)
-        Ticks of a node on a CPU.
-    fast, slow : ndarray of bool, shape (blocks,)
-        Whether all nodes of a block may run on an accelerator, and on a CPU that there is.
-    size : ndarray of int64, shape (blocks,)
-        Bytes.
-    kind, room : ndarray of int64, shape (accelerators,)
-        Class and bytes (`UNLIMITED` without a limit) of each accelerator.
-    net_ptr, net, cost : ndarray of int64
-        Blocks of net j are net[net_ptr[j]:net_ptr[j + 1]]; it costs cost[j] ticks.
-    """
+    """An instance for latency; use :meth:`of`."""
 
     instance: GraphData
-    block_of: Array
-    order: Array
-    edges: Array
-    node_time: Array
-    time: Array
-    cpu_time: Array
+    block_of: Array  # (nodes,): block of each node, numbered by their first nodes
+    order: Array  # (nodes,): the nodes in a topological order
+    edges: Array  # (edges, 2): pairs of nodes, (writer, reader), each once
+    node_time: Array  # (classes, nodes): ticks of a node on an accelerator of a class
+    time: Array  # (classes, blocks): the same of blocks
+    cpu_time: Array  # (nodes,): ticks of a node on a CPU
+    # bool (blocks,): whether all nodes of a block may run on an accelerator, and on a CPU that
+    # there is.
     fast: Array
     slow: Array
-    size: Array
+    size: Array  # (blocks,): bytes
+    # (accelerators,): class and bytes (`UNLIMITED` without a limit) of each accelerator.
     kind: Array
     room: Array
+    # Blocks of net j are net[net_ptr[j]:net_ptr[j + 1]]; it costs cost[j] ticks.
     net_ptr: Array
     net: Array
     cost: Array

@@ -36,7 +36,7 @@ from stagepack.heuristics.packing.exact_search.canonical import CanonicalSearch,
 from stagepack.heuristics.packing.exact_search.components import Component, Packing
 from stagepack.heuristics.packing.exact_search.exact_state import LOWEST_BLOCK, LOWEST_SECTION
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.progress import Stopped
 

@@ -26,7 +26,7 @@ from stagepack.heuristics.packing.constructive.conflicts_kernels import Cliques,
 from stagepack.heuristics.packing.constructive.stack import pile
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking
-from stagepack.instances.packing.intervals import neighbours
+from stagepack.instances.packing.normal_form.intervals import neighbours
 from stagepack.instances.profile import Array
 
 KeepGoing = Callable[[], bool]
@@ -40,7 +40,7 @@ def unsupported(instance: LmemPacking) -> str:
     if instance.conflicts is None or not len(instance.conflicts):
         return "there is no conflict graph"
     held = instance.allowed or instance.reserved or instance.colocated or instance.in_place
-    if held or instance.memories or (instance.fixed >= 0).any():
+    if held or instance.memories or instance.related or (instance.fixed >= 0).any():
         return "first fit over a conflict graph supports no fixed or shared offsets and no ranges"
     return ""
 

@@ -17,7 +17,7 @@ from stagepack.heuristics.packing.constructive.dive_kernels import begin, procee
 from stagepack.heuristics.packing.constructive.greedy import KeepGoing
 from stagepack.heuristics.packing.constructive.rules import Measures
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.profile import Array
 
 ORDERS: dict[str, Callable[[Measures], tuple[Array, ...]]] = {
@@ -55,7 +55,8 @@ def place(
     effort.spend(
         tuning.dive.step * min(tuning.dive.budget, tuning.dive.steps_a_block * blocks.b)
     )  # the last call
-    while proceed(dive, order, first, end, size, offsets, tuning.dive.budget):
+    budget = tuning.dive.budget
+    while proceed(dive, order, first, end, size, blocks.segment, offsets, budget):
         effort.spend(tuning.dive.step * tuning.dive.budget)
         if keep_going is not None and not keep_going():
             return None

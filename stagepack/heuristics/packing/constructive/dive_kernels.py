@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stagepack.heuristics.packing.constructive.greedy_kernels import clear_of_walls
 from stagepack.instances.profile import Array
 from stagepack.kernels.compiled import compiled
 
@@ -45,7 +46,14 @@ def begin(b: int, sections: int) -> Dive:
 
 @compiled
 def proceed(
-    dive: Dive, order: Array, first: Array, end: Array, size: Array, offsets: Array, steps: int
+    dive: Dive,
+    order: Array,
+    first: Array,
+    end: Array,
+    size: Array,
+    segment: int,
+    offsets: Array,
+    steps: int,
 ) -> int:
     """Place blocks on the skyline, always the one that can go lowest, until `steps` are done.
 
@@ -56,7 +64,7 @@ def proceed(
 
     All arrays are int64 (b,): `order` has blocks by rank, of those that can go equally low the
     first one is placed; [`first`, `end`) are their sections, `size` bytes; `offsets` are set for
-    blocks that are placed.
+    blocks that are placed.  None lies across a multiple of `segment`, none is larger; 0: any may.
     """
     whole, most, base, rank = dive.whole, dive.most, dive.base, dive.rank
     leaves = len(whole) // 2
@@ -84,6 +92,7 @@ def proceed(
                 height = max(height, most[hi])
             lo >>= 1
             hi >>= 1
+        height = clear_of_walls(height, size[i], segment)
         # As low as it was thought: no other can be lower, as bases only rise.
         if height == base[0]:
             offsets[i] = height

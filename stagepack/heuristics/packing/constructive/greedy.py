@@ -27,8 +27,8 @@ from stagepack.heuristics.packing.constructive.greedy_kernels import (
 from stagepack.heuristics.packing.constructive.rules import BANKS, FIRST, RULES, Measures, Rule
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import Banks
-from stagepack.instances.packing.blocks import Blocks
-from stagepack.instances.packing.meetings import Pause
+from stagepack.instances.packing.normal_form.blocks import Blocks
+from stagepack.instances.packing.normal_form.meetings import Pause
 from stagepack.instances.profile import Array
 from stagepack.progress import Stopped, pausing
 
@@ -114,6 +114,7 @@ def place_in_order(
     offsets = np.full(blocks.b, -1, dtype=np.int64) if placed is None else placed.copy()
     order = order[offsets[order] < 0]
     limit = FAR // 2 if ceiling is None else ceiling
+    blocks = blocks if policy == BANKS else blocks.open
     if banks is not None:
         limit = min(limit, banks.number * banks.nbytes)
     if policy != BANKS and whole(blocks):
@@ -170,7 +171,8 @@ def _by_slabs(
 ) -> bool:
     """Place blocks of one full-height piece; fill `offsets`, return whether all found a place."""
     given = (blocks.first, blocks.end, blocks.size, blocks.alignment)
-    plain = Whole(*map(np.array, given))
+    first, end, size, alignment = (np.array(column) for column in given)
+    plain = Whole(first, end, size, alignment, blocks.segment)
     length_class = Measures(blocks).length_class[order]
     cuts = np.flatnonzero(np.diff(length_class)) + 1
     if len(cuts) >= tuning.greedy.slab_widths:

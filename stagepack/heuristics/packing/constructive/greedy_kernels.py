@@ -48,6 +48,18 @@ class Whole(NamedTuple):
     # Bytes, and what offsets are multiples of.
     size: Array
     alignment: Array
+    segment: int  # no block lies across a multiple of it, a multiple of all alignments; 0: any may
+
+
+@step
+def clear_of_walls(at: int, size: int, segment: int) -> int:
+    """Return the lowest offset from `at` up of what is not to lie across a multiple of `segment`.
+
+    It has `size` bytes, no more than a segment; 0: there are no segments.
+    """
+    if segment > 0 and at % segment + size > segment:
+        at += segment - at % segment
+    return at
 
 
 @tiered(entries)
@@ -112,16 +124,17 @@ def _gap_in_slabs(i: int, policy: int, blocks: Whole, slabs: Slabs) -> int:
         if slabs.first[x] >= b or slabs.end[x] <= a:
             continue
         # `lowest` is aligned and above all that was met: the gap below this entry begins there.
-        room = slabs.low[x] - lowest
+        begin = clear_of_walls(lowest, s, blocks.segment)
+        room = slabs.low[x] - begin
         # For FIRST the first gap is the one, for BEST the tightest.
         if policy != TOP and room >= s and room < least:
-            chosen, least = lowest, room
+            chosen, least = begin, room
             if policy == FIRST:
                 break
         if slabs.high[x] > lowest:
             lowest = (slabs.high[x] + step - 1) // step * step
     # Above everything there is always room.
-    return int(lowest if chosen == NOWHERE else chosen)
+    return int(clear_of_walls(lowest, s, blocks.segment) if chosen == NOWHERE else chosen)
 
 
 @inlined

@@ -12,8 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from stagepack.instances.packing.blocks import Blocks
-from stagepack.instances.packing.meetings import Pause
+from stagepack.instances.packing.normal_form.blocks import Blocks
+from stagepack.instances.packing.normal_form.meetings import Pause
 from stagepack.instances.profile import Array
 
 FIRST, BEST, TOP, BANKS = range(4)

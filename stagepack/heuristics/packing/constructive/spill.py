@@ -18,11 +18,11 @@ import numpy as np
 from stagepack.heuristics import effort
 from stagepack.heuristics.packing.constructive import greedy, valleys
 from stagepack.heuristics.packing.constructive.spill_kernels import fill
+from stagepack.heuristics.packing.homes import alone_in, possible
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.arrays import distinct
 from stagepack.instances.packing import LmemPacking, Objective
-from stagepack.instances.packing.blocks import Blocks
-from stagepack.instances.packing.homes import alone_in, possible
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.profile import Array
 
 
@@ -56,7 +56,7 @@ def place(
     np.logical_and.at(home, blocks.block, possible(instance))
     offsets = np.zeros(instance.n, dtype=np.int64)
     memory = np.full(instance.n, -1, dtype=np.int64)
-    fits = True
+    fits = going = True
 
     def settle(chosen: Array, index: int, last: bool) -> Array | None:
         """Pack blocks into a memory and return () or those beyond its end, None: all of them.
@@ -80,7 +80,8 @@ def place(
         stay = ~home[np.ix_(here, later)].any(axis=1)
         bound, free = here[stay], here[~stay]
         chosen = bound
-        if len(free) and keep_going():
+        going = going and keep_going()  # whoever said no is not asked again
+        if len(free) and going:
             ranked = _best_first(instance, blocks, home, index, later, tuning=tuning)
             ranked = np.concatenate([bound, ranked[np.isin(ranked, free)]])
             limit = end_of(instance, index)
@@ -99,8 +100,8 @@ def place(
             kept = chosen[np.isin(chosen, bound) | ~np.isin(chosen, out)]
             half = len(bound) + (len(chosen) - len(bound)) // 2
             chosen = kept if len(bound) < len(kept) < len(chosen) else chosen[:half]
-            if not keep_going():
-                chosen = bound
+            going = going and keep_going()
+            chosen = chosen if going else bound
         left = left[~np.isin(left, blocks.block[memory == index])]
     return Placed(offsets, memory, fits)
 

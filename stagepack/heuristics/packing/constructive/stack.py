@@ -14,11 +14,11 @@ from stagepack.instances.profile import Array
 def stack(instance: LmemPacking) -> Array | None:
     """Return offsets without any overlap whatever the lifetimes, shape (n,); O(n).
 
-    None where buffers have fixed places, ranges or colocations, or where the stack exceeds the
-    capacity or there are several memories.
+    None where buffers have fixed places, ranges, segments, colocations or views, or where the stack
+    exceeds the capacity or there are several memories.
     """
     held = instance.allowed or instance.reserved or instance.colocated or instance.memories
-    if held or (instance.fixed >= 0).any():
+    if held or instance.views or instance.segment or (instance.fixed >= 0).any():
         return None
     offsets = pile(instance.size, instance.alignment)
     ceiling = instance.ceiling

@@ -37,7 +37,7 @@ from stagepack.heuristics.packing.constructive.valleys_kernels import (
     span,
 )
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.profile import Array
 
 KEYS = ("length", "fine-length", "size", "length-size", "area")
@@ -263,6 +263,7 @@ def _table(spans: Spans, classes: Array, order: Array, circular: bool) -> tuple[
         range_ptr=blocks.range_ptr,
         range_low=blocks.range_low,
         range_high=blocks.range_high,
+        segment=blocks.segment,
         twin=twin,
         shortest=np.empty(len(leaves), dtype=np.int64),
         tree_ptr=tree_ptr,
@@ -280,7 +281,7 @@ def on_ring(
     For blocks that may lie anywhere, in linear time.
     """
     blocks = spans.blocks
-    if not blocks.linear or len(blocks.range_low):
+    if not blocks.linear or len(blocks.range_low) or blocks.segment:
         return None
     low = int(blocks.load.max(initial=0))
     high = int(low * tuning.valleys.widest_ring)

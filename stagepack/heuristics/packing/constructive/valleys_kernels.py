@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stagepack.heuristics.packing.constructive.greedy_kernels import clear_of_walls
 from stagepack.instances.profile import Array
 from stagepack.kernels.compiled import entries, step, tiered
 
@@ -36,6 +37,7 @@ class Classes(NamedTuple):
     range_ptr: Array
     range_low: Array
     range_high: Array
+    segment: int  # no block lies across a multiple of it, a multiple of all alignments; 0: any may
     # int32 (entries,): the same block in the other turn; of no entries where time is not circular.
     twin: Array
     shortest: Array  # int64 (classes,): fewest sections of a block of the class
@@ -208,6 +210,7 @@ def _settled(x: int, h: int, classes: Classes) -> int:
     """Return the lowest offset that entry x may have from h up."""
     size, grid = classes.size[x], classes.alignment[x]
     at = h if grid == 1 else (h + grid - 1) // grid * grid
+    at = clear_of_walls(at, size, classes.segment)
     if len(classes.range_low) > 0:
         i = classes.block[x]
         for r in range(classes.range_ptr[i], classes.range_ptr[i + 1]):

@@ -14,9 +14,9 @@ from stagepack.heuristics import effort
 from stagepack.heuristics.packing.exact_search import address_ranges_kernels as kernels
 from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE, Rules, Spans
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
-from stagepack.instances.packing.blocks import Blocks
-from stagepack.instances.packing.meetings import Pause, met, shares
-from stagepack.instances.packing.rows_kernels import rows
+from stagepack.instances.packing.normal_form.blocks import Blocks
+from stagepack.instances.packing.normal_form.meetings import Pause, met, shares
+from stagepack.instances.packing.normal_form.rows_kernels import rows
 from stagepack.instances.profile import Array
 
 

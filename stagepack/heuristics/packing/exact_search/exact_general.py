@@ -29,9 +29,10 @@ from stagepack.heuristics.packing.exact_search.exact_state import NOWHERE
 from stagepack.heuristics.packing.exact_search.portfolio import Portfolio
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.arrays import distinct
-from stagepack.instances.packing.blocks import Blocks, aligned_unit
-from stagepack.instances.packing.meetings import Pause, meetings
-from stagepack.instances.packing.rows_kernels import rows, transposed
+from stagepack.instances.packing.normal_form.blocks import Blocks
+from stagepack.instances.packing.normal_form.meetings import Pause, meetings
+from stagepack.instances.packing.normal_form.places import aligned_unit
+from stagepack.instances.packing.normal_form.rows_kernels import rows, transposed
 from stagepack.instances.profile import Array
 from stagepack.progress import pausing
 

@@ -10,7 +10,7 @@ from stagepack.instances.profile import Array
 from stagepack.kernels.compiled import record
 
 if TYPE_CHECKING:
-    from stagepack.instances.packing.blocks import Blocks
+    from stagepack.instances.packing.normal_form.blocks import Blocks
 
 Record = Any
 """An entry of a structured array."""

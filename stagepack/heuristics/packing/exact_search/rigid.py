@@ -16,7 +16,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from stagepack.instances.packing.blocks import Blocks, aligned_unit
+from stagepack.instances.packing.normal_form.blocks import Blocks
+from stagepack.instances.packing.normal_form.places import aligned_unit
 from stagepack.instances.profile import Array
 
 

@@ -28,7 +28,7 @@ from stagepack.heuristics.packing.local_search.annealing_kernels import (
     meetings,
 )
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.profile import Array
 
 
@@ -36,6 +36,7 @@ def unsupported(blocks: Blocks) -> str:
     """Return why first-fit orders do not cover `blocks`, or ''."""
     if not blocks.rigid:
         return "annealing needs blocks of full height at all times, without shared offsets"
+    blocks = blocks.open
     if not (blocks.fixed[np.diff(blocks.range_ptr) > 0] >= 0).all():
         return "annealing supports fixed offsets, but no address ranges"
     return ""
@@ -60,6 +61,7 @@ def improve(
     a second, says no.  Random numbers follow from `seed`; `on_solution` is called with the offsets
     at every improvement.
     """
+    blocks = blocks.open
     free = blocks.fixed < 0
     # All is counted in units, of which the offsets of what stays are multiples too.
     unit = math.gcd(blocks.unit, *offsets[~free].tolist())
@@ -71,7 +73,7 @@ def improve(
     size = search.size
     target = max(target, int((search.offsets + size)[~free].max(initial=0)))
     scale = float(size[free].mean())
-    turnable = bool(free.all() and (search.alignment == 1).all())
+    turnable = bool(free.all() and (search.alignment == 1).all() and not blocks.segment)
     length = tuning.annealing.cooling if legs is None else min(tuning.annealing.cooling, legs)
     # A near target gets further in the end, a far one sooner: it suits runs of a few calls.
     leg, step = 0, max(1, (peak - target) // 2)
@@ -127,6 +129,7 @@ def _search(
         other=other,
         size=blocks.size // unit,
         alignment=blocks.alignment // np.gcd(blocks.alignment, unit),
+        segment=blocks.segment // unit,
         piece_ptr=np.array(blocks.piece_ptr),
         first=np.array(blocks.first),
         end=np.array(blocks.end),

@@ -10,7 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stagepack.heuristics.packing.constructive.greedy_kernels import pop_interval, push_interval
+from stagepack.heuristics.packing.constructive.greedy_kernels import (
+    clear_of_walls,
+    pop_interval,
+    push_interval,
+)
 from stagepack.heuristics.random_kernels import draw
 from stagepack.instances.profile import Array
 from stagepack.kernels.compiled import compiled, step
@@ -25,6 +29,7 @@ class Annealing(NamedTuple):
     # (b,): units of each block, and what its offset is a multiple of.
     size: Array
     alignment: Array
+    segment: int  # units; no block lies across a multiple of it; 0: any may
     # Sections of each block.
     piece_ptr: Array
     first: Array
@@ -175,10 +180,12 @@ def _fit_bits(i: int, search: Annealing) -> tuple[int, int]:
             j = other[r]
             if place[j] < at:
                 lowest = max(lowest, offsets[j] + search.size[j])
-        return int((lowest + step - 1) // step * step), words + cleared
+        lowest = (lowest + step - 1) // step * step
+        return int(clear_of_walls(lowest, size, search.segment)), words + cleared
     while lowest < top:
         lowest = _next(bits, lowest, top, full)
         lowest = (lowest + step - 1) // step * step
+        lowest = clear_of_walls(lowest, size, search.segment)
         if lowest >= top:
             break
         # The gap ends at the next unit that is taken.
@@ -206,6 +213,7 @@ def _fit_heap(i: int, search: Annealing) -> int:
     while filled > 0 and heap_low[0] <= lowest:
         if heap_high[0] > lowest:
             lowest = (heap_high[0] + step - 1) // step * step
+            lowest = clear_of_walls(lowest, size, search.segment)
         filled = pop_interval(filled, heap_low, heap_high)
     return lowest
 

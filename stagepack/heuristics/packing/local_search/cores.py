@@ -21,7 +21,7 @@ from stagepack.heuristics.packing.constructive.rules import RULES, Measures
 from stagepack.heuristics.packing.local_search import annealing
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.profile import Array
 
 COMPLETING = ("best-fit-lifetime", "classes", "best-fit-heaviest")
@@ -195,8 +195,9 @@ def _part(blocks: Blocks, members: Array) -> Blocks:
             blocks.time[blocks.first[members]],
             blocks.time[blocks.end[members] - 1] + 1,
             alignment=blocks.alignment[members],
+            segment=blocks.segment or None,
         )
-    )
+    ).open
 
 
 def _pack_core(

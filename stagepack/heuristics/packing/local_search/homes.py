@@ -18,10 +18,10 @@ import numpy as np
 from stagepack.heuristics import effort
 from stagepack.heuristics.packing.constructive import spill
 from stagepack.heuristics.packing.exact_search import exact
+from stagepack.heuristics.packing.homes import alone_in, possible
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective
-from stagepack.instances.packing.blocks import Blocks
-from stagepack.instances.packing.homes import alone_in, possible
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.profile import Array
 
 

@@ -23,7 +23,7 @@ from stagepack.heuristics import effort
 from stagepack.heuristics.packing.constructive.greedy import KeepGoing
 from stagepack.heuristics.packing.local_search.overlaps_kernels import Overlaps, begin, separate
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.progress import Stopped, pausing
 
@@ -32,7 +32,7 @@ def unsupported(blocks: Blocks) -> str:
     """Return why overlaps are not minimised for `blocks`, or ''."""
     if not blocks.rigid:
         return "overlaps are minimised for blocks of full height at all times only"
-    if len(blocks.range_low):
+    if len(blocks.range_low) or blocks.segment:
         return "overlaps are minimised for blocks that may lie anywhere only"
     if (np.gcd.reduce(blocks.size) % blocks.alignment).any():
         return "overlaps are minimised where all sizes are multiples of all alignments only"

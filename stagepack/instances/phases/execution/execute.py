@@ -29,26 +29,16 @@ KEPT = "kept_"
 
 @dataclass(frozen=True)
 class Token:
-    """What a tensor such as ``x3`` holds; its step is -1 where it is of none.
-
-    Attributes
-    ----------
-    parts : frozenset of int
-        Of a gradient: the layers (of ``dx``) or the steps (of ``dw``) that are in it.
-    whole : bool
-        Gathered from all replicas (variables), or not yet reduced to a shard (gradients).
-    version : int
-        How often the optimiser has updated it.
-    ready : bool
-        False: prefetching has begun to load it, and the rest is to come.
-    """
+    """What a tensor such as ``x3`` holds; its step is -1 where it is of none."""
 
     name: str
     step: int = -1
+    # Of a gradient: the layers (of ``dx``) or the steps (of ``dw``) that are in it.
     parts: frozenset[int] = frozenset()
+    # Gathered from all replicas (variables), or not yet reduced to a shard (gradients).
     whole: bool = True
-    version: int = 0
-    ready: bool = True
+    version: int = 0  # how often the optimiser has updated it
+    ready: bool = True  # False: prefetching has begun to load it, and the rest is to come
 
 
 @dataclass

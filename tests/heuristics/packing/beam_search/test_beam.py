@@ -17,7 +17,7 @@ from stagepack.heuristics.packing.exact_search import exact
 from stagepack.heuristics.packing.exact_search.components import Component, Packing
 from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking, PackingSolution
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.profile import Array
 from tests.heuristics.packing.oracle import KINDS, least_peak, planted, random_instance
 from tests.heuristics.packing.structured import structured

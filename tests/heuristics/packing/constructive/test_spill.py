@@ -6,7 +6,7 @@ import numpy as np
 
 from stagepack.heuristics.packing.constructive import spill
 from stagepack.heuristics.packing.tuning import TUNING
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from tests.heuristics.packing.structured import structured
 
 

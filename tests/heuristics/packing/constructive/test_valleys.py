@@ -6,7 +6,7 @@ import pytest
 from stagepack.heuristics.packing.constructive import valleys
 from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import Gap, LmemPacking, PackingSolution
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.profile import Array
 from tests.heuristics.packing.constructive.test_greedy import random_plain
 from tests.heuristics.packing.structured import structured

@@ -12,8 +12,9 @@ import pytest
 from stagepack.heuristics.packing.exact_search import exact
 from stagepack.heuristics.packing.exact_search.components import Component, movable
 from stagepack.heuristics.packing.tuning import TUNING
-from stagepack.instances.packing import LmemPacking, meetings
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing import LmemPacking
+from stagepack.instances.packing.normal_form import meetings
+from stagepack.instances.packing.normal_form.blocks import Blocks
 
 HIGHEST = 60
 """Addresses that are tried."""

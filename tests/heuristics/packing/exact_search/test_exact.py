@@ -23,7 +23,7 @@ from stagepack.heuristics.packing.exact_search.canonical import CanonicalSearch
 from stagepack.heuristics.packing.exact_search.exact_state import too_large
 from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking, PackingSolution
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.result import Status
 from stagepack.solve import solve
 from tests.heuristics.packing.oracle import (

@@ -17,7 +17,7 @@ from stagepack.heuristics.packing.exact_search.components import Packing
 from stagepack.heuristics.packing.exact_search.exact_general import ShapedPacking
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, PackingSolution
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.result import Status
 from tests.heuristics.packing.oracle import ABOVE_LOAD, KINDS, above_load, random_instance
 from tests.packing_cases import brute_force, random_packing

@@ -17,8 +17,9 @@ from stagepack.heuristics.packing.exact_search.canonical import CanonicalSearch,
 from stagepack.heuristics.packing.exact_search.components import Component
 from stagepack.heuristics.packing.exact_search.exact_general import GeneralSearch, ShapedPacking
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
-from stagepack.instances.packing import LmemPacking, meetings
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing import LmemPacking
+from stagepack.instances.packing.normal_form import meetings
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.profile import Array
 from tests.heuristics.packing.oracle import ABOVE_LOAD, KINDS, above_load, random_instance
 from tests.heuristics.packing.structured import structured

@@ -9,7 +9,7 @@ from stagepack.heuristics.packing.constructive import greedy
 from stagepack.heuristics.packing.exact_search import exact, exact_general
 from stagepack.heuristics.packing.exact_search.rigid import made_rigid
 from stagepack.instances.packing import Gap, LmemPacking, PackingSolution
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.result import Status
 from tests.heuristics.packing.exact_search.test_exact_general import RULES
 from tests.packing_cases import random_packing

@@ -18,7 +18,7 @@ from stagepack.heuristics.packing.local_search.annealing_kernels import (
 )
 from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking, PackingSolution
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from tests.heuristics.packing.constructive.test_greedy import random_plain, stack_one_by_one
 from tests.heuristics.packing.structured import structured
 from tests.packing_cases import random_packing, tight

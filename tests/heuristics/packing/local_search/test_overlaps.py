@@ -13,7 +13,7 @@ from stagepack.heuristics.packing.local_search import overlaps
 from stagepack.heuristics.packing.local_search.overlaps_kernels import begin, separate
 from stagepack.heuristics.packing.tuning import TUNING
 from stagepack.instances.packing import LmemPacking, PackingSolution
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.profile import Array
 from tests.heuristics.packing.structured import structured
 from tests.packing_cases import tight

@@ -10,7 +10,7 @@ from stagepack.heuristics.packing.refutation.refuting import Refutation, Window
 from stagepack.heuristics.packing.refutation.refuting_kernels import LIMIT, REFUTED, RUNNING
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from tests.heuristics.packing.oracle import ABOVE_LOAD, above_load
 from tests.heuristics.packing.structured import structured
 

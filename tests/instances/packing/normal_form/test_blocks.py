@@ -16,10 +16,10 @@ from stagepack.instances.packing import (
     LmemPacking,
     Objective,
     PackingSolution,
-    cover,
     measure,
 )
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing.normal_form import cover
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from tests.instances.packing.moments import held, overlap
 from tests.packing_cases import FEATURES, brute_force, random_packing
 
@@ -110,7 +110,11 @@ def require_equal_overlaps(instance: LmemPacking, blocks: Blocks) -> None:
             mine = [n for n in range(instance.n) if blocks.block[n] == one]
             theirs = [n for n in range(instance.n) if blocks.block[n] == other]
             for distance in range(-12, 13):
-                expected = any(overlap(instance, a, b, distance) for a in mine for b in theirs)
+                expected = any(
+                    conflict(instance, a, b, distance + int(blocks.shift[b] - blocks.shift[a]))
+                    for a in mine
+                    for b in theirs
+                )
                 found = any(
                     f < g and h < e and low < top + distance and bottom + distance < high
                     for o, f, e, low, high in pieces(blocks)
@@ -121,11 +125,21 @@ def require_equal_overlaps(instance: LmemPacking, blocks: Blocks) -> None:
                 assert found == expected
 
 
+def conflict(instance: LmemPacking, i: int, j: int, distance: int) -> bool:
+    """Tell whether j, `distance` bytes above i, is where it must not be."""
+    pair = min(i, j), max(i, j)
+    if pair in instance.apart or {i, j} & set(instance.exclusive):
+        both = instance.size[i] and instance.size[j]
+        return bool(both and -instance.size[j] < distance < instance.size[i])
+    return pair not in instance.exempt and overlap(instance, i, j, distance)
+
+
 @settings(max_examples=300)
 @given(**cases)
 def test_sections_are_maximal_cliques(seed: int, features: list[str]) -> None:
     instance, blocks = case(seed, features)
     sections = members(blocks)
+    assume(not (instance.apart or instance.exempt or instance.exclusive))
     if instance.conflicts is None:
         alive: dict[int, set[int]] = {}
         for i in range(instance.n):
@@ -135,13 +149,14 @@ def test_sections_are_maximal_cliques(seed: int, features: list[str]) -> None:
             assert any(together <= section for section in sections)
         # A moment of each section, in order: what is alive then is what the section holds.
         assert [alive[int(moment)] for moment in blocks.time] == sections
+        assert np.array_equal(blocks.time, blocks.moment)
         assert (np.diff(blocks.time) > 0).all()
     else:
         for i, j in instance.conflicts.tolist():
             if blocks.block[i] != blocks.block[j]:
                 pair = {int(blocks.block[i]), int(blocks.block[j])}
                 assert any(pair <= section for section in sections)
-    if blocks.linear and not instance.gaps and not instance.colocated:
+    if blocks.linear and not (instance.gaps or instance.colocated or instance.views):
         for at, section in enumerate(sections):
             assert not any(section <= other for other in sections[:at] + sections[at + 1 :])
 
@@ -155,7 +170,8 @@ def test_load_pieces_and_neighbours(seed: int, features: list[str]) -> None:
     for owner, first, end, low, high in pieces(blocks):
         assert 0 <= low < high <= blocks.size[owner]
         assert last.get(owner, 0) <= first < end <= blocks.sections
-        last[owner] = end
+        windows = instance.gaps and (instance.colocated or instance.views)
+        last[owner] = first if windows else end  # members that have paused in part may lie apart
         load[first:end] += high - low
     if len(blocks.may_share):
         assert (blocks.load <= load).all()
@@ -177,21 +193,24 @@ def test_load_pieces_and_neighbours(seed: int, features: list[str]) -> None:
     if blocks.plain:
         assert blocks.rigid
         assert len(blocks.first) == blocks.b
-    assert np.array_equal(blocks.expand(np.arange(blocks.b)), blocks.block)
+    offsets = blocks.expand(1000 * np.arange(blocks.b))
+    assert np.array_equal(offsets, 1000 * blocks.block + blocks.shift)
+    assert np.array_equal(blocks.gathered(offsets), 1000 * np.arange(blocks.b))
+    assert ((blocks.shift % instance.alignment == 0) | (len(blocks.range_low) > 0)).all()
 
 
 @settings(max_examples=60)
 @given(**cases)
 def test_ranges_are_the_offsets_that_rules_allow(seed: int, features: list[str]) -> None:
     instance, blocks = case(seed, features)
-    rules = {"range", "reserved", "fixed", "offsets"}
+    rules = {"range", "reserved", "fixed", "offsets", "segment"}
     for at in range(blocks.b):
         ranges = range(blocks.range_ptr[at], blocks.range_ptr[at + 1])
         size = int(blocks.size[at])
         inside = [i for i in range(instance.n) if blocks.block[i] == at]
         for offset in range(40):
             offsets = 1000 * np.arange(1, instance.n + 1)
-            offsets[inside] = offset
+            offsets[inside] = offset + blocks.shift[inside]
             names = {instance.buffer_id(i) for i in inside}
             fine = not any(
                 violation.rule in rules and violation.detail.split()[1] in names
@@ -201,7 +220,10 @@ def test_ranges_are_the_offsets_that_rules_allow(seed: int, features: list[str])
                 blocks.range_low[r] <= offset and offset + size <= blocks.range_high[r]
                 for r in ranges
             )
-            assert found == fine
+            if (blocks.shift % instance.alignment != 0)[inside].any():
+                fine = False  # alignments contradict one another
+            beyond = len(ranges) and offset + size > blocks.range_high[ranges.stop - 1]
+            assert found == fine or (instance.segment and beyond)  # so high nobody need lie
     for at, group in enumerate(instance.colocated):
         assert len({int(blocks.block[i]) for i in group}) == 1, at
 

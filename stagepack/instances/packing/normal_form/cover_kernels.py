@@ -294,24 +294,24 @@ def enter_pieces(
     member: tuple[Array, Array],
     begin: int,
     end: int,
-    buffer: tuple[Array, Array],
+    buffer: tuple[Array, Array, Array],
     cursor: Array,
-    piece: tuple[Array, Array],
+    piece: tuple[Array, Array, Array],
     load: Array,
 ) -> None:
     """Enter the members [`begin`, `end`) of cliques into the rows of their blocks.
 
-    A `member` is node and clique, int32; a `buffer` block and size, int64; `cursor` is the next
-    free position of each row, shape (blocks,).  Written are `piece`, two arrays int64 (members,),
-    clique and size by row, rows as long as :func:`count_pieces` counted, and `load`, int64
-    (cliques,), to which sizes are added.
+    A `member` is node and clique, int32; a `buffer` block, low and high end, int64; `cursor` is the
+    next free position of each row, shape (blocks,).  Written are `piece`, three arrays int64
+    (members,), clique and ends by row, rows as long as :func:`count_pieces` counted, and `load`,
+    int64 (cliques,), to which sizes are added.
     """
     node, clique = member
-    block, size = buffer
-    first, high = piece
+    block, bottom, top = buffer
+    first, low, high = piece
     for at in range(begin, end):
         i, c = node[at], clique[at]
         where = cursor[block[i]]
-        first[where], high[where] = c, size[i]
+        first[where], low[where], high[where] = c, bottom[i], top[i]
         cursor[block[i]] += 1
-        load[c] += size[i]
+        load[c] += top[i] - bottom[i]

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from stagepack.errors import InputError
-from stagepack.instances.packing import LmemPacking, Memory, Objective, View, homes, said
+from stagepack.formats import memories as said
+from stagepack.heuristics.packing import homes
+from stagepack.instances.packing import LmemPacking, Memory, Objective, View
 
 
-def four(**options: object) -> LmemPacking:
-    given = {"memories": [("a", 10), ("b", 20), ("c", None)], "objective": "peak", **options}
+def four(**options: Any) -> LmemPacking:
+    given: dict[str, Any] = {
+        "memories": [("a", 10), ("b", 20), ("c", None)],
+        "objective": "peak",
+        **options,
+    }
     return LmemPacking.from_arrays(
         [4, 4, 12, 30], [0, 1, 2, 3], [2, 3, 4, 5], ids=["conv1", "conv2", "x=1", "y"], **given
     )

@@ -2,6 +2,8 @@
 
 Buffers that have one place, by colocation or as views, live in one memory.  Memories between which
 no buffer has a choice are packed apart.
+
+Cost: O(n memories), and a copy of the buffers of each memory.  Source: components of a graph.
 """
 
 from __future__ import annotations
@@ -108,7 +110,7 @@ def _share(instance: LmemPacking, where: Array, memories: tuple[int, ...], buffe
     chosen = instance.select(
         buffers.tolist(),
         memories=levels,
-        homes=where[np.ix_(buffers, list(memories))],
+        homes=where[np.ix_(buffers, np.array(memories))],
         objective=objective,
     )
     return Share(memories, buffers, chosen, constant)

@@ -9,14 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
-from stagepack.instances.packing import cover_kernels as kernels
-from stagepack.instances.packing.cover_kernels import BEGIN, COUNT, FILLED, SPARE, Cover, RankedRows
 from stagepack.instances.packing.instance import LmemPacking
-from stagepack.instances.packing.intervals import explained
+from stagepack.instances.packing.normal_form import cover_kernels as kernels
+from stagepack.instances.packing.normal_form.cover_kernels import (
+    BEGIN,
+    COUNT,
+    FILLED,
+    SPARE,
+    Cover,
+    RankedRows,
+)
+from stagepack.instances.packing.normal_form.intervals import explained
+from stagepack.instances.packing.normal_form.pieces import Sections
 from stagepack.instances.profile import Array
 
 KeepGoing = Callable[[], bool]
@@ -28,43 +35,41 @@ AHEAD = 4
 """So many times the edges of a part are gone through in order between two questions."""
 
 
-class Sections(NamedTuple):
-    """When the buffers of a conflict graph occupy their bytes, as pieces of their blocks."""
-
-    # int64 (pieces,), by block: a buffer of `high` bytes is there in the sections [first, end).
-    first: Array
-    end: Array
-    high: Array
-    many: Array  # int64 (b,): pieces of each block
-    load: Array  # int64 (sections,): bytes of the buffers in each
-    linear: bool  # whether sections follow one another in time
-    short: bool  # whether time was over before cliques covered all conflicts
-
-
-def sections(instance: LmemPacking, block: Array, keep_going: KeepGoing) -> Sections:
+def sections_of_graph(
+    instance: LmemPacking, block: Array, shift: Array, keep_going: KeepGoing
+) -> tuple[Sections, Array, bool, bool]:
     """Return sections such that two blocks share one exactly where buffers of them conflict.
 
-    They are moments of time where lifetimes explain the conflicts, else cliques of a cover.  The
-    `block` of each buffer, int64 (n,): those of one block never conflict.  `keep_going` is that of
+    They are moments of time where lifetimes explain the conflicts, else cliques of a cover.  Also
+    the bytes in each section, whether they follow one another in time, and whether time was over
+    before cliques covered all conflicts.  The `block` of each buffer and by how much it lies above
+    its offset, `shift`, int64 (n,): those of one block never conflict.  `keep_going` is that of
     :func:`clique_cover`.
     """
     pairs, count = edges(instance, block), np.zeros(int(block.max()) + 1, dtype=np.int64)
     keep_going()
-    spans = explained(instance, pairs, keep_going)
+    spans, short = explained(instance, pairs, keep_going), False
     if spans is None:
-        low, high = np.ascontiguousarray(pairs.T)
-        node, clique, cliques, short = clique_cover(low, high, instance.size, keep_going)
-        first, held, load = pieces((node, clique), cliques, block, instance.size, count, keep_going)
+        one, other = np.ascontiguousarray(pairs.T)
+        node, clique, cliques, short = clique_cover(one, other, instance.size, keep_going)
+        window = shift, shift + instance.size
+        first, low, high, load = pieces((node, clique), cliques, block, window, count, keep_going)
+        end = first + 1
+    else:
+        order = np.lexsort((spans[0], block))
+        first, end, low = spans[0][order], spans[1][order], shift[order]
+        high = low + instance.size[order]
+        np.add.at(count, block, 1)
         keep_going()
-        return Sections(first, first + 1, held, count, load, linear=False, short=short)
-    order = np.lexsort((spans[0], block))
-    first, end, held = spans[0][order], spans[1][order], instance.size[order]
-    np.add.at(count, block, 1)
+        load = np.zeros(int(end.max()) + 1, dtype=np.int64)
+        np.add.at(load, first, high - low)
+        np.subtract.at(load, end, high - low)
+        load = np.cumsum(load)[:-1]
     keep_going()
-    load = np.zeros(int(end.max()) + 1, dtype=np.int64)
-    np.add.at(load, first, held)
-    np.subtract.at(load, end, held)
-    return Sections(first, end, held, count, np.cumsum(load)[:-1], linear=True, short=False)
+    owner, time = np.repeat(np.arange(len(count)), count), np.arange(len(load))
+    duration = np.bincount(owner, end - first, len(count)).astype(np.int64)
+    found = Sections(first, end, low, high, count, duration, time, time, len(load))
+    return found, load, spans is not None, short
 
 
 def edges(instance: LmemPacking, block: Array) -> Array:
@@ -73,10 +78,29 @@ def edges(instance: LmemPacking, block: Array) -> Array:
     The `block` of each buffer, int64 (n,): those of one block never conflict.
     """
     assert instance.conflicts is not None
-    pairs = instance.conflicts
+    pairs = conflicting(instance)
     apart = block[pairs[:, 0]] != block[pairs[:, 1]]
     apart &= (instance.size[pairs] > 0).all(axis=1)  # no bytes meet nothing
     return pairs if apart.all() else pairs[apart]
+
+
+def conflicting(instance: LmemPacking) -> Array:
+    """Return the pairs of a conflict graph with those kept apart, without those exempt, (k, 2)."""
+    pairs, n = instance.conflicts, instance.n
+    assert pairs is not None
+    if not (instance.apart or instance.exempt or instance.exclusive):
+        return pairs
+    few = [
+        np.array(given, dtype=np.int64).reshape(-1, 2)
+        for given in (instance.exempt, instance.apart)
+    ]
+    exempt, apart = (np.sort(given, axis=1) @ [n, 1] for given in few)
+    codes = np.setdiff1d(np.sort(pairs, axis=1) @ [n, 1], exempt)
+    alone = np.array(instance.exclusive, dtype=np.int64)
+    around = np.stack([np.repeat(alone, n), np.tile(np.arange(n), len(alone))], axis=1)
+    around = np.sort(around[around[:, 0] != around[:, 1]], axis=1) @ [n, 1]
+    codes = np.unique(np.concatenate([codes, apart, around]))
+    return np.stack(np.divmod(codes, n), axis=1)
 
 
 def clique_cover(
@@ -125,29 +149,31 @@ def pieces(
     member: tuple[Array, Array],
     cliques: int,
     block: Array,
-    size: Array,
+    window: tuple[Array, Array],
     count: Array,
     keep_going: KeepGoing,
-) -> tuple[Array, Array, Array]:
-    """Return clique and size of each piece, by block and clique, and the loads of `cliques`.
+) -> tuple[Array, Array, Array, Array]:
+    """Return clique and bytes [low, high) of pieces, by block and clique, and loads of `cliques`.
 
-    `member` is (buffer, clique), int32, the cliques in order; `block` and `size`, int64, are of
-    each buffer; to `count`, int64, zeros of shape (blocks,), the pieces of each block are added.
-    `keep_going` is asked now and then, and not heeded.  O(members).
+    `member` is (buffer, clique), int32, the cliques in order; `block` and `window`, int64, where
+    it lies above the offset of the block, are of each buffer; to `count`, int64, zeros of shape
+    (blocks,), the pieces of each block are added.  `keep_going` is asked now and then, and not
+    heeded.  O(members).
     """
     members, load = len(member[0]), np.zeros(cliques, dtype=np.int64)
-    first, high = np.empty((2, members), dtype=np.int64)
+    first, low, high = np.empty((3, members), dtype=np.int64)
+    buffer = block, *window
     parts = list(pairwise([*range(0, members, AHEAD * PART), members]))
     for begin, end in parts:
         keep_going()
         kernels.count_pieces(member[0], begin, end, block, count)
         # Pieces come in any order: the first ones would wait for the memory of all.
-        first[begin:end] = high[begin:end] = 0
+        first[begin:end] = low[begin:end] = high[begin:end] = 0
     cursor = np.concatenate([[0], np.cumsum(count)[:-1]])
     for begin, end in parts:
         keep_going()
-        kernels.enter_pieces(member, begin, end, (block, size), cursor, (first, high), load)
-    return first, high, load
+        kernels.enter_pieces(member, begin, end, buffer, cursor, (first, low, high), load)
+    return first, low, high, load
 
 
 def _rows(low: Array, high: Array, order: Array, keep_going: KeepGoing) -> RankedRows | None:

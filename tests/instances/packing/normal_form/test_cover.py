@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stagepack.instances.packing import cover
-from stagepack.instances.packing.cover import clique_cover
+from stagepack.instances.packing.normal_form import cover
+from stagepack.instances.packing.normal_form.cover import clique_cover
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Edges = Iterable[tuple[int, int]]

@@ -45,7 +45,9 @@ def memories(texts: Sequence[str], instance: PackingData, changes: Mapping[str, 
     levels = relations.memories([*known, *given.values()])
     found: JsonObject = {"memories": levels, "capacity": None}
     if instance.homes is not None:  # who may live anywhere may live in new ones, too
-        anywhere = np.repeat(instance.homes.all(axis=1)[:, None], len(given), axis=1)
+        anywhere = np.repeat(
+            np.asarray(instance.homes.all(axis=1)).reshape(-1, 1), len(given), axis=1
+        )
         found["homes"] = np.concatenate([instance.homes, anywhere], axis=1)
     return {**found, "objective": usual_objective(None, levels, instance.penalties)}
 

@@ -16,9 +16,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stagepack.instances.packing import intervals_kernels as kernels
 from stagepack.instances.packing.instance import LmemPacking
-from stagepack.instances.packing.intervals_kernels import (
+from stagepack.instances.packing.normal_form import intervals_kernels as kernels
+from stagepack.instances.packing.normal_form.intervals_kernels import (
     CLASSES,
     CLIQUES,
     GOING,

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stagepack.instances.packing import LmemPacking, intervals
-from stagepack.instances.packing.blocks import Blocks
+from stagepack.instances.packing import LmemPacking
+from stagepack.instances.packing.normal_form import intervals
+from stagepack.instances.packing.normal_form.blocks import Blocks
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Pairs = Iterable[tuple[int, int]]

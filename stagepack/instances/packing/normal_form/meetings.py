@@ -49,7 +49,7 @@ def met(owner: Array, low: Array, high: Array, b: int, pause: Pause) -> tuple[Ar
     A piece meets the pieces from `low` up to `high`, at least `low`, and those that say so of it.
     `owner`, `b` and `pause` as there.
     """
-    from stagepack.instances.packing import rows_kernels as kernels
+    from stagepack.instances.packing.normal_form import rows_kernels as kernels
 
     told = np.zeros(len(owner) + 1, dtype=np.int64)
     np.add.at(told, low, 1)

@@ -1,0 +1,1 @@
+"""The normal form of packings, on which all algorithms work: see :mod:`.blocks`."""
