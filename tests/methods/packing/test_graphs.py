@@ -107,7 +107,7 @@ def test_places_ranges_and_groups_are_left_to_others(
 
 
 def test_a_given_placement_is_never_made_worse() -> None:
-    by_work = {"deterministic": True, "tuning": {"graphs": {"covered": 1.0}}}
+    by_work: dict[str, Any] = {"deterministic": True, "tuning": {"graphs": {"covered": 1.0}}}
     instance = drawn()
     best = solved(instance, "auto", time_limit=0.3, **by_work)
     again = solved(instance, "auto", time_limit=0.02, warm_start=best.solution, **by_work)
