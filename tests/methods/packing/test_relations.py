@@ -10,7 +10,7 @@ import pytest
 
 import stagepack as sp
 from stagepack.formulations import packing as formulations
-from stagepack.instances.packing import Banks, LmemPacking, Memory, PackingSolution
+from stagepack.instances.packing import Banks, LmemPacking, PackingSolution
 from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.methods.packing import METHODS
 from stagepack.verify import verify
@@ -162,15 +162,6 @@ def test_reasons_name_who_is_kept_apart() -> None:
         LmemPacking.from_arrays([5, 5, 5, 3], [0] * 4, [1, 1, 1, 2], segment=8, capacity=20)
     )
     assert "within segments of 8" in found.reason
-
-
-def test_what_no_method_knows_is_refused_by_name() -> None:
-    memories = [Memory("near", 8), Memory("far", 8)]
-    plain = LmemPacking.from_arrays([4, 4], [0, 0], [1, 1], memories=memories)
-    homes = plain.replace(objective="spill", homes={0: ["near"]})
-    for method in METHODS:
-        assert "memories" in method.unsupported(plain)
-        assert method.unsupported(homes)
 
 
 def test_separations_of_many_are_few_sections() -> None:
