@@ -151,6 +151,8 @@ def _at_once(instance: PackingData, members: set[int], claimed: Claimed) -> set[
 
 
 def _memories(instance: PackingData, evidence: Evidence, claimed: Claimed) -> None:
+    if not instance.memories:
+        raise UnprovedError("there is one memory without a name")
     where, seen, least = _homes(instance, claimed), set[int](), 0
     if claimed.bound is None and not all(where):
         return  # some buffer has no place at all
