@@ -159,12 +159,14 @@ class PackingView(View[LmemPacking, PackingSolution]):
     def headline(self, instance: LmemPacking) -> str:
         """Return what an instance is, in one line."""
         buffers = as_text.plural(instance.n, "buffer")
+        alive = f" alive {instance.lifetimes}" if instance.lifetimes else ""
         if instance.memories:
-            return f"{buffers}, {len(instance.memories)} memories, {instance.objective}"
+            count = len(instance.memories)
+            room = "1 memory" if count == 1 else f"{count} memories"
+            return f"{buffers}{alive}, {room}, {instance.objective}"
         room = (
             "no capacity" if instance.capacity is None else f"capacity {_bytes(instance.capacity)}"
         )
-        alive = f" alive {instance.lifetimes}" if instance.lifetimes else ""
         return f"{buffers}{alive}, {room}, {instance.objective}"
 
     def worth(self, instance: LmemPacking, value: Any) -> str:
