@@ -384,12 +384,13 @@ class Progress(Generic[SolutionT]):
         whose word a valid solution contradicts, before or later, is believed no more, and all its
         bounds are dropped.
 
-        None and infinities are no news; `source` says how it was proved.
+        None and infinities are no news, and nothing is where nothing is feasible; `source` says
+        how it was proved.
         """
         if bound is None or not math.isfinite(bound):
             return
         with self._lock:
-            if self._closed or source in self._distrusted:
+            if self._closed or source in self._distrusted or self.infeasible_reason is not None:
                 return
             claimed = evidence.proof is Proof.ENGINE
             sure = self._sure[0]

@@ -37,6 +37,6 @@ def strengthened(
     limit = None if math.isinf(seconds) or not progress.by_clock else max(seconds, 1e-3)
     found = verify(instance, bound, proof, data, time_limit=limit)
     if found.proof is not None:
-        own = given is not None and data["rule"] == found.detail
+        own = given is not None and not found.false and data["rule"] == found.detail
         take(progress, Evidence(found.proof, data if own else {"rule": found.detail}))
     return found.shown

@@ -80,8 +80,9 @@ def torchtitan(
                 raise InputError(
                     f"module {name!r} is in stages {homes[name]} and {stage}",
                     field="boundaries",
-                    remedy="torchtitan moves it whole: forbid the cuts within (--forbid-cut), or "
-                    "profile it as one layer (depth=, basic_blocks=)",
+                    remedy="torchtitan moves it whole: forbid the cuts within (--forbid-cut), "
+                    "profile it as one layer (depth=, basic_blocks=), or name layers as its "
+                    "models do (layers.4, not model.layers.4)",
                 )
     if modules is not None:
         _require_all(homes, _names(modules), lists)

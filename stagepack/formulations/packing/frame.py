@@ -251,7 +251,7 @@ class Frame:
             key = int(self.blocks.block[buffer]), at // self.unit
             bytes_at[key] = bytes_at.get(key, 0) + int(instance.size[buffer])
         self.movable = sum(bytes_at.values())
-        self.gain = math.gcd(*bytes_at.values())
+        self.gain = math.gcd(*bytes_at.values()) or 1
         most: dict[int, int] = {}
         for (i, at), nbytes in sorted(bytes_at.items()):
             if any(first <= at <= last for first, last in self.places[i]):
@@ -262,11 +262,11 @@ class Frame:
     def _least_peak(self) -> int:
         """Return the units that must be used below the peak, from loads and single blocks."""
         blocks, unit = self.blocks, self.unit
-        nbytes = max(int(blocks.load.max(initial=0)), int(blocks.size.max()))
+        nbytes = int(blocks.load.max(initial=0))
         for low, high in () if self.several else self.instance.reserved:
             if low < nbytes:
                 nbytes += high - low
-        least = -(-nbytes // unit)
+        least = -(-max(nbytes, int(blocks.size.max())) // unit)
         for i in range(blocks.b):
             if blocks.range_ptr[i] < blocks.range_ptr[i + 1]:
                 lowest = int(blocks.range_low[blocks.range_ptr[i]])

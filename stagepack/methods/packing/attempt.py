@@ -185,8 +185,8 @@ def accepted(
     found = verify(instance, bound, evidence.proof, evidence.data, time_limit=tuning.auto.verifying)
     if found.proof is None:
         return SEARCHED
-    rule = found.detail
-    return evidence if rule == evidence.data["rule"] else Evidence(found.proof, {"rule": rule})
+    rule, own = found.detail, not found.false and found.detail == evidence.data["rule"]
+    return evidence if own else Evidence(found.proof, {"rule": rule})
 
 
 def examined(instance: LmemPacking, *, tuning: PackingTuning = TUNING) -> float:

@@ -27,7 +27,7 @@ from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.profile import Array
 from stagepack.methods import Settings
 from stagepack.methods import packing as methods
-from stagepack.methods.packing.attempt import Attempt, PackingProgress
+from stagepack.methods.packing.attempt import Attempt, PackingProgress, accepted
 from stagepack.progress import Part, Stopped
 from stagepack.result import Status
 
@@ -51,7 +51,9 @@ class Sharing:
         self.pairs = Pairs.of(attempt.instance, attempt.blocks)
         effort.spend(self.tuning.prices.item * len(self.pairs))
         self.small = not exact_search.exact.unsupported(attempt.blocks, tuning=self.tuning)
-        attempt.progress.raise_bound(self.pairs.certain, "pairs at one address", witness("floor"))
+        certain = self.pairs.certain
+        why = accepted(attempt.instance, certain, witness("floor"), tuning=self.tuning)
+        attempt.progress.raise_bound(certain, "pairs at one address", why)
 
     @property
     def capacity(self) -> int:

@@ -320,3 +320,29 @@ def test_python_takes_memories_and_homes() -> None:
     assert result.solution is not None
     assert result.solution.memory is not None
     assert result.solution.memory.tolist() == [1, 0, 1]
+
+
+def test_one_memory_is_not_refuted_by_what_is_said_of_several() -> None:
+    instance = LmemPacking.from_arrays([2, 3], [0, 0], [1, 1])
+    everything = {"memories": [], "moment": 0}
+    for bound in (None, 6):
+        evidence = {"rule": "memories", "sets": [everything, everything]}
+        found = verify(instance, bound, "witness", evidence)
+        assert (found.shown, found.false) == (False, True)
+
+
+def test_views_that_the_alignment_of_a_memory_cannot_have_live_in_another() -> None:
+    instance = LmemPacking.from_arrays(
+        [3, 3, 6, 4, 4],
+        [0, 2, 3, 0, 2],
+        [4, 4, 6, 1, 6],
+        memories=[Memory("odd", 7), Memory("even", 10, alignment=2)],
+        views=[(0, 2, 0), (1, 2, 3)],
+        exclusive=[2],
+        segment=8,
+        alignment=[1, 2, 1, 2, 1],
+        objective="fit",
+    )
+    sp.solve(instance, method="spill-by-value")  # which fails no check
+    for method in ("auto", "cp-sat"):
+        assert sp.solve(instance, method=method).solution is not None

@@ -174,3 +174,18 @@ def test_others_refuse_penalties_by_name(method: str) -> None:
         return
     with pytest.raises(sp.InputError, match=r"penalties|moves|memories|banks"):
         sp.solve(instance, method=method, time_limit=1)
+
+
+def test_what_views_share_at_any_place_is_paid_without_a_false_witness() -> None:
+    instance = LmemPacking.from_arrays(
+        [2, 4, 3],
+        [0, 0, 1],
+        [2, 2, 2],
+        capacity=8,
+        views=[(0, 1, 1)],
+        penalties=[(0, 1, 5), (1, 2, 3)],
+        objective="penalties",
+    )
+    result: sp.Result[Any] = sp.solve(instance)
+    assert (result.status, result.objective) == ("OPTIMAL", 5)
+    assert not sp.check_result(instance, result).false

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import stagepack as sp
-from stagepack.instances.packing import LmemPacking, Memory, PackingSolution
+from stagepack.formulations import packing as formulations
+from stagepack.instances.packing import Banks, LmemPacking, PackingSolution
 from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.methods.packing import METHODS
 from stagepack.verify import verify
@@ -163,15 +164,6 @@ def test_reasons_name_who_is_kept_apart() -> None:
     assert "within segments of 8" in found.reason
 
 
-def test_what_no_method_knows_is_refused_by_name() -> None:
-    memories = [Memory("near", 8), Memory("far", 8)]
-    plain = LmemPacking.from_arrays([4, 4], [0, 0], [1, 1], memories=memories)
-    homes = plain.replace(objective="spill", homes={0: ["near"]})
-    for method in METHODS:
-        assert "memories" in method.unsupported(plain)
-        assert method.unsupported(homes)
-
-
 def test_separations_of_many_are_few_sections() -> None:
     n = 250
     rng = np.random.default_rng(0)
@@ -199,3 +191,55 @@ def test_a_view_lies_inside_its_host_on_the_map() -> None:
     drawn = numbers.rectangles(instance)
     assert drawn.buffer.tolist() == [1, 2, 0]
     assert numbers.load(instance, drawn, solution.offsets)[1].max() == 8
+
+
+def test_reserved_bytes_come_on_top_of_what_is_held_not_of_what_alignment_leaves() -> None:
+    """Views of other alignments leave bytes unused below them, where something is reserved."""
+    instance = LmemPacking.from_arrays(
+        [3, 4, 2, 1],
+        [4, 0, 2, 0],
+        [7, 3, 3, 1],
+        alignment=[2, 1, 3, 3],
+        gaps=[(0, 5, 6, 2, 3), (1, 2, 3, 1, 1), (2, 2, 3, 0, 1)],
+        fixed=[-1, -1, -1, 0],
+        reserved=[(1, 3)],
+        banks=Banks(3, 4, np.array([[1, 3], [2, 3]]), 3),
+        views=[(0, 1, 1), (2, 1, 0)],
+        objective="bank-conflicts",
+    )
+    result: sp.Result[Any] = sp.solve(instance, method="cp-sat")
+    assert (result.status, result.objective) == ("OPTIMAL", 13)
+
+
+def test_moving_what_has_no_bytes_costs_nothing() -> None:
+    instance = LmemPacking.from_arrays(
+        [0, 2, 2], [0, 0, 0], [1, 1, 1], previous=[1, -1, -1], capacity=4, objective="moves"
+    )
+    for model in (formulations.CpSat, formulations.Milp):
+        assert model(instance, lower=0).worth(0) == 0
+
+
+def test_evidence_is_what_the_verifier_accepts() -> None:
+    """Not another of the same rule, nor that of a bound where nothing fits."""
+    instance = LmemPacking.from_arrays(
+        [4, 1, 3, 2, 2, 2],
+        [1, 1, 3, 0, 4, 3],
+        [4, 3, 5, 1, 5, 5],
+        alignment=[4, 2, 3, 3, 1, 3],
+        exclusive=[2],
+        exempt=[(0, 1), (0, 3), (0, 5), (1, 3), (1, 4), (2, 4), (2, 5), (3, 5)],
+    )
+    result: sp.Result[Any] = sp.solve(instance, method="portfolio")
+    assert not sp.check_result(instance, result).false
+    full = LmemPacking.from_arrays(
+        [5, 5],
+        [0, 0],
+        [1, 1],
+        capacity=11,
+        reserved=[(3, 4)],
+        penalties=[(0, 1, 1)],
+        objective="penalties",
+    )
+    result = sp.solve(full)
+    assert result.status == "INFEASIBLE"
+    assert not sp.check_result(full, result).false

@@ -193,6 +193,7 @@ def walls(instance: LmemPacking, block: Array, shift: Array, size: Array, alignm
     :func:`ranges`.
     """
     held = instance.allowed or instance.reserved or (instance.fixed >= 0).any()
+    held = held or (shift % instance.alignment).any()  # then some block has no place at all
     if instance.segment is None or held or instance.segment % int(np.lcm.reduce(alignment)):
         return 0
     whole = np.zeros(len(size), dtype=bool)
