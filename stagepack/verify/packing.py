@@ -182,8 +182,7 @@ def _memories(instance: PackingData, evidence: Evidence, claimed: Claimed) -> No
 def _homes(instance: PackingData, claimed: Claimed) -> list[set[int]]:
     """Return the memories that may hold each buffer."""
     found = []
-    columns = instance.size.tolist(), instance.fixed.tolist()
-    for i, (size, fixed) in enumerate(zip(*columns, strict=True)):
+    for i, (size, fixed) in enumerate(zip(instance.size, instance.fixed, strict=True)):
         claimed.step(i)
         found.append(
             {
@@ -245,8 +244,7 @@ def _place(instance: PackingData, _: Evidence, claimed: Claimed) -> None:
         if instance.segment is not None and size > instance.segment:
             return  # it has no place at all
         for low, high in allowed.get(i) or [(0, math.inf)]:
-            at = max(low, fixed)
-            at += -at % align
+            at = -(-max(low, fixed) // align) * align
             for number, (begin, end) in enumerate(instance.reserved):
                 claimed.step(number)
                 if begin < at + size and at < end:
