@@ -293,7 +293,7 @@ def test_sizes_are_the_largest_for_what_is_said(
     [
         ({"dimensions": {}}, {}, r"buffers: .*'4\*batch\*seq' of buffer a .* no dimension batch"),
         ({}, {"dim.width": 3}, "dim.width: is no dimension; there are batch, seq"),
-        ({}, {"dim.batch": 2}, "dim.batch: 2 is not among its values; 1, 4"),
+        ({}, {"dim.batch": 2}, "dim.batch: 2 is not among its values; give one of 1, 4"),
         (
             {"dimensions": {"batch": [0, 4], "seq": [1]}},
             {},

@@ -135,6 +135,7 @@ class Dimensions:
             listed = name in self.listed and value not in self.values[name]
             if not low <= integer(value, field) <= high or listed:
                 told = ", ".join(map(str, self.values[name])) if listed else f"{low} to {high}"
+                told = f"give {'one of ' if listed else ''}{told}"
                 raise InputError(f"{value} is not among its values", field=field, remedy=told)
             ends[name] = (value, value)
         names = map(str, range(len(given))) if ids is None else ids

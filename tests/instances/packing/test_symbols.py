@@ -102,8 +102,8 @@ def test_what_is_no_dimension_is_refused(given: dict[str, Any], words: str) -> N
     ("at", "words"),
     [
         ({"d": 1}, "dim.d: is no dimension; there are a, b, c"),
-        ({"a": 5}, "dim.a: 5 is not among its values; 0 to 4"),
-        ({"b": 2}, "dim.b: 2 is not among its values; 1, 3, 8"),
+        ({"a": 5}, "dim.a: 5 is not among its values; give 0 to 4"),
+        ({"b": 2}, "dim.b: 2 is not among its values; give one of 1, 3, 8"),
     ],
 )
 def test_values_that_a_dimension_does_not_take(at: dict[str, int], words: str) -> None:
