@@ -162,6 +162,7 @@ def test_terms_are_objectives(terms: list[str], objective: str, priced: bool) ->
         ("buffers.1.lifetime", 1, r"problem.buffers\[1\].lifetime: unknown field"),
         ("objective.terms", ["bank_cost"], "no file says which buffers should not share"),
         ("objective.terms", ["max_peak"], "max_peak is no order that is known here"),
+        ("objective.terms", ["peak"], r"terms\[0\]: .*one of capacity_overflow, total_peak"),
         ("constraints.separations.0.second", 7, r"separations\[0\]: pairs buffer 7 with it"),
         ("constraints.separations.0.second", 10, "apart: buffers b and d are kept apart, b"),
         ("constraints.colocations.0.second", 5, r"colocations\[0\].second: 5 is no buffer"),

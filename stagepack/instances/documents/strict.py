@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -270,10 +270,13 @@ def _name_keys(path: str, message: str, shape: type, load: Callable[[], Any]) ->
 
 def _choices(shape: type, path: str) -> str:
     """Return a remedy that lists the words that are taken at a path in `shape`."""
-    words = [kind for kind in _at(shape, path) if isinstance(kind, type) and issubclass(kind, Enum)]
-    if not words:
-        return "correct the value"
-    return "choose one of " + ", ".join(str(member.value) for kind in words for member in kind)
+    words: list[object] = []
+    for kind in _at(shape, path):
+        if get_origin(kind) is Literal:
+            words += get_args(kind)
+        elif isinstance(kind, type) and issubclass(kind, Enum):
+            words += [member.value for member in kind]
+    return f"choose one of {', '.join(map(str, words))}" if words else "correct the value"
 
 
 def _at(shape: Any, path: str) -> list[Any]:
