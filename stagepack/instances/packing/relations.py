@@ -174,6 +174,7 @@ def check(given: PackingData) -> None:
     """Refuse relations that contradict one another, or the buffers."""
     name = given.buffer_id
     _views(given)
+    require_buffers(np.array(given.exclusive, dtype=np.int64), "exclusive", given.n)
     if given.segment is not None and given.segment < 1:
         raise InputError(f"is {given.segment}", field="segment", remedy="give 1 byte or more")
     both = set(given.apart) & set(given.exempt)

@@ -182,6 +182,8 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"penalties": [(0, 1, -2)]}, "penalties", "negative"),
     ({"penalties": [(0, 1)]}, "penalties", "no list of pairs"),
     ({"segment": 0}, "segment", "is 0"),
+    ({"exclusive": [3]}, "exclusive", "3 is no buffer"),
+    ({"exclusive": [-1]}, "exclusive", "-1 is no buffer"),
     ({"lives": [[(0, 1)]]}, "lives", "replaces start"),
     ({"memories": [("m", 1, 1), ("m", 1, 2)]}, "memories", "one name"),
     ({"memories": [("m", -1, 1)]}, "memories[0]", "negative"),
