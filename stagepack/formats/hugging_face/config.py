@@ -3,7 +3,8 @@
 What the file does not say is given beside it: the ``cluster`` (``4xh100``), ``training`` or
 inference, ``sequence`` (4,096 tokens, or as many as the model was made for, if fewer), samples of a
 ``microbatch`` (1), ``dtype`` (that of the file), ``phase`` (prefill or decode), ``attention``
-(flash or eager), ``state_bytes`` of the optimiser for each weight (12: a copy of the weight and two
+(flash or eager), ``keep`` (all that the backward pass needs, or inputs of layers, which are then
+all recomputed; ``recompute`` chooses which), ``state_bytes`` of the optimiser for each weight (12: a copy of the weight and two
 moments in 32 bits; 8 with weights in 32 bits), ``utilisation``, the share of the peak.
 
 In inference all microbatches, as many as devices if not said, have their KV cache in memory.
@@ -114,6 +115,7 @@ def _work(fields: Fields, model: families.Model, given: Words) -> Work:
         decoding=phase == "decode",
         flash=given.get("attention", "flash") == "flash",
         state=given.get("state_bytes", 8 if width == 4 else 12),
+        recomputed=given.get("keep") == "inputs",
     )
 
 
@@ -192,6 +194,9 @@ WORDS: dict[str, Parameter] = {
     "dtype": Parameter("dtype", str, "type of weights and activations", choices=tuple(DTYPES)),
     "attention": Parameter(
         "attention", str, "whether scores are kept (eager)", choices=("flash", "eager")
+    ),
+    "keep": Parameter(
+        "keep", str, "for the backward pass: all, or inputs of layers", choices=("all", "inputs")
     ),
     "phase": Parameter(
         "phase", str, "of inference: all tokens, or the next one", choices=("prefill", "decode")

@@ -10,7 +10,8 @@ With microbatches of b samples of s tokens, values of w bytes and n = b s tokens
   tokens.  Causal attention has b s (s + 1) / 2 pairs, with a window fewer; all b s^2 are computed
   without flash attention.  A head computes the last token alone in inference.
 - kept for the backward pass: n (w values + masks), and without flash attention w bytes a pair and
-  head, w + 1 more with dropout.
+  head, w + 1 more with dropout.  Layers that are recomputed keep what they read, and take the
+  forward pass once more in the backward pass, beside all that they would have kept.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ class Work:
         Whether attention never writes its scores.
     state : int
         Bytes of the optimiser for each weight (training).
+    recomputed : bool
+        Whether all layers but the head are computed again in the backward pass.
     """
 
     microbatch: int
@@ -51,6 +54,7 @@ class Work:
     decoding: bool = False
     flash: bool = True
     state: int = 12
+    recomputed: bool = False
 
     @property
     def tokens(self) -> int:
@@ -142,6 +146,7 @@ def profile(model: Model, work: Work, device: Roofline, name: str) -> ModelProfi
         kept = tokens * (work.width * layer.part.kept + layer.part.masks)
         kept += pairs * work.width + (pairs and work.pairs * layer.part.dropped * (work.width + 1))
         kept += tokens * out * 4 * layer.logits
+        again = work.training and work.recomputed and not layer.logits
         around = tokens * (model.width + out + layer.part.inner)
         cycles = device.cycles(
             flops(layer.part, work, tokens), moved(layer, model, work, tokens)
@@ -150,11 +155,12 @@ def profile(model: Model, work: Work, device: Roofline, name: str) -> ModelProfi
             LayerProfile(
                 name=layer.name,
                 forward=cycles,
-                backward=2 * cycles,
+                backward=(3 if again else 2) * cycles,
                 exclusive=work.bytes_by_category(layer.part.weights),
                 tied={key: work.bytes_by_category(count) for key, count in layer.tied.items()},
                 temporary=work.width * (around + pairs),
-                stash=kept if work.training else 0,
+                backward_temporary=work.width * (around + pairs) + (kept if again else 0),
+                stash=(sum(map(tensors.__getitem__, reads)) if again else kept) * work.training,
                 kv_bytes=work.width * layer.part.cached,
                 inputs=reads,
                 outputs=(layer.name,),
