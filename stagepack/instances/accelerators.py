@@ -12,8 +12,10 @@ driver, the context and buffers of communication.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NoReturn
 
 from stagepack.errors import InputError
 from stagepack.instances.profile import Cluster, Device, Link
@@ -197,6 +199,6 @@ def _link(name: str) -> Link:
     return Link(GBps=LINKS[name][0] * GB / 2**30)
 
 
-def _refuse(problem: str, known: object) -> None:
-    remedy = "choose one of " + ", ".join(known)  # type: ignore[call-overload]
+def _refuse(problem: str, known: Iterable[str]) -> NoReturn:
+    remedy = "choose one of " + ", ".join(known)
     raise InputError(problem, field="cluster", remedy=remedy)

@@ -318,7 +318,7 @@ def _generic(devices: int) -> Preset:
 
 
 def _accelerated(name: str, nodes: Sequence[accelerators.Node]) -> Preset:
-    """Return accelerators with the arithmetic of the first; pointwise work reads and writes bf16."""
+    """Return accelerators, with the arithmetic of the first; pointwise work is in bf16."""
     first = nodes[0].of
     giga = accelerators.CLOCK  # GB/s are bytes in each of its cycles
     return Preset(

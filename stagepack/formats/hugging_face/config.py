@@ -4,8 +4,9 @@ What the file does not say is given beside it: the ``cluster`` (``4xh100``), ``t
 inference, ``sequence`` (4,096 tokens, or as many as the model was made for, if fewer), samples of a
 ``microbatch`` (1), ``dtype`` (that of the file), ``phase`` (prefill or decode), ``attention``
 (flash or eager), ``keep`` (all that the backward pass needs, or inputs of layers, which are then
-all recomputed; ``recompute`` chooses which), ``state_bytes`` of the optimiser for each weight (12: a copy of the weight and two
-moments in 32 bits; 8 with weights in 32 bits), ``utilisation``, the share of the peak.
+all recomputed; ``recompute`` chooses which), ``state_bytes`` of the optimiser for each weight (12:
+a copy of the weight and two moments in 32 bits; 8 with weights in 32 bits), ``utilisation``, the
+share of the peak.
 
 In inference all microbatches, as many as devices if not said, have their KV cache in memory.
 """
@@ -41,7 +42,7 @@ UNLIKE = 0.05
 
 
 def parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
-    """Return the one instance of a file, named after it, or after the model if it is config.json."""
+    """Return the one instance of a file, named after it; of config.json, after the model."""
     fields = _fields(strict.decode(data, dict))
     model = families.model(fields)
     if "cluster" not in given:

@@ -1,7 +1,7 @@
 """What the layers of a model cost on a device, by its roofline.
 
-A layer takes max(flops / (achieved share * peak), bytes moved / bandwidth of memory), each pass; its
-backward pass twice as long.  Moved are its weights (of experts those that some token meets, of
+A layer takes max(flops / (achieved share * peak), bytes moved / bandwidth of memory), its backward
+pass twice as long.  Moved are its weights (of experts those that some token meets, of
 tables one row a token), what it reads and writes, and while a token is generated the cache.
 
 With microbatches of b samples of s tokens, values of w bytes and n = b s tokens (b in decoding):
@@ -148,9 +148,7 @@ def profile(model: Model, work: Work, device: Roofline, name: str) -> ModelProfi
         kept += tokens * out * 4 * layer.logits
         again = work.training and work.recomputed and not layer.logits
         around = tokens * (model.width + out + layer.part.inner)
-        cycles = device.cycles(
-            flops(layer.part, work, tokens), moved(layer, model, work, tokens)
-        )
+        cycles = device.cycles(flops(layer.part, work, tokens), moved(layer, model, work, tokens))
         found.append(
             LayerProfile(
                 name=layer.name,

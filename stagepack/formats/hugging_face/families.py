@@ -219,13 +219,8 @@ def _windows(of: Decoder, given: Fields, count: int) -> list[int]:
     if kinds:
         return [window if kind == "sliding_attention" else 0 for kind in kinds]
     each = given.whole("sliding_window_pattern", 6)
-    slides = {
-        "": lambda _: False,
-        "all": lambda _: True,
-        "even": lambda at: at % 2 == 0,
-        "pattern": lambda at: (at + 1) % each != 0,
-    }[of.windows]
-    return [window if slides(at) else 0 for at in range(count)]
+    wide = {"": 1, "all": count + 1, "even": 2, "pattern": each}[of.windows]
+    return [window if (at + 1) % wide else 0 for at in range(count)]
 
 
 def _inners(of: Decoder, given: Fields, width: int, count: int) -> list[Part]:
@@ -238,7 +233,9 @@ def _inners(of: Decoder, given: Fields, width: int, count: int) -> list[Part]:
     names = of.experts if of.experts[0] in given.given else (other, *of.experts[1:])
     many, used, inner = map(given.whole, names if other in given.given else of.experts)
     if used > many:
-        given.refuse(of.experts[1], f"{used} of {many} experts", "give at most as many as there are")
+        given.refuse(
+            of.experts[1], f"{used} of {many} experts", "give at most as many as there are"
+        )
     sparse = mixture(width, inner, many, used)
     if of.latent:
         shared = given.maybe("n_shared_experts") * inner
@@ -317,19 +314,21 @@ def _opt(given: Fields) -> Model:
     width, heads, words = (
         given.whole(name) for name in ("hidden_size", "num_attention_heads", "vocab_size")
     )
-    positions, outer = given.whole("max_position_embeddings"), given.whole("word_embed_proj_dim", width)
-    bias, scaled = given.flag("enable_bias", True), given.flag("layer_norm_elementwise_affine", True)
+    positions, outer = (
+        given.whole("max_position_embeddings"),
+        given.whole("word_embed_proj_dim", width),
+    )
+    bias, scaled = (
+        given.flag("enable_bias", True),
+        given.flag("layer_norm_elementwise_affine", True),
+    )
     dropout = given.share("attention_dropout", 0.0) > 0, given.share("dropout", 0.1) > 0
     around = norm(width, bias=True, count=2)
     one = norm(width, bias=True)
     if not scaled:
         around, one = replace(around, weights=0), replace(one, weights=0)
-    layer = around + attention(
-        width, heads, _each(given, width, heads), bias=bias, dropout=dropout
-    )
-    layer += feed_forward(
-        width, given.whole("ffn_dim"), gated=False, bias=bias, dropout=dropout[1]
-    )
+    layer = around + attention(width, heads, _each(given, width, heads), bias=bias, dropout=dropout)
+    layer += feed_forward(width, given.whole("ffn_dim"), gated=False, bias=bias, dropout=dropout[1])
     inward, outward = Part(), Part()
     if outer != width:
         inward, outward = matrix(outer, width), matrix(width, outer)
@@ -363,14 +362,14 @@ def _bert(given: Fields) -> Model:
     width, words = given.whole("hidden_size"), given.whole("vocab_size")
     positions = given.whole("max_position_embeddings")
     rows = positions + given.whole("type_vocab_size", 2)
-    layers = _encoder_layers(given, width, "bert.encoder.layer.{}")
     tied = WEIGHT if given.flag("tie_word_embeddings", True) else ""
     kind = _architecture(given, "BertForMaskedLM", "BertForPreTraining", "BertModel")
-    tied = "" if kind == "BertModel" else tied
+    tied, own = ("", "") if kind == "BertModel" else (tied, "bert.")
+    layers = _encoder_layers(given, width, f"{own}encoder.layer.{{}}")
     rest = norm(width, bias=True) + Part(weights=rows * width)
-    table = _table("bert.embeddings", words * width, tied, rest)
+    table = _table(f"{own}embeddings", words * width, tied, rest)
     made = matrix(width, width, bias=True)
-    pooler = [Layer("bert.pooler", made)] * (kind != "BertForMaskedLM")
+    pooler = [Layer(f"{own}pooler", made)] * (kind != "BertForMaskedLM")
     rest = made + norm(width, bias=True) + Part(weights=words if tied else 2 * words)
     if kind == "BertForPreTraining":
         rest += Part(weights=2 * width + 2)
@@ -395,10 +394,11 @@ def _vit(given: Fields) -> Model:
     if not patches:
         given.refuse("patch_size", f"{patch} is larger than the image", "give a smaller one")
     kind = _architecture(given, "ViTForImageClassification", "ViTModel")
-    layers = _encoder_layers(given, width, "vit.encoder.layer.{}", "qkv_bias")
+    own = "" if kind == "ViTModel" else "vit."
+    layers = _encoder_layers(given, width, f"{own}layers.{{}}", "qkv_bias")
     if kind == "ViTModel":
         out = given.whole("pooler_output_size", width)
-        end = Layer("vit.pooler", matrix(width, out, bias=True), out=out)
+        end = Layer("pooler", matrix(width, out, bias=True), out=out)
     else:
         labels = given.given.get("id2label")
         count = len(labels) if isinstance(labels, dict) and labels else given.whole("num_labels", 2)
@@ -406,9 +406,9 @@ def _vit(given: Fields) -> Model:
     entry = matrix(values, width, bias=True) + Part(weights=(patches + 2) * width)
     return Model(
         (
-            Layer("vit.embeddings", entry),
+            Layer(f"{own}embeddings", entry),
             *layers,
-            Layer("vit.layernorm", norm(width, bias=True)),
+            Layer(f"{own}layernorm", norm(width, bias=True)),
             end,
         ),
         width,
@@ -416,14 +416,15 @@ def _vit(given: Fields) -> Model:
         entry=values,
         ids=False,
         generates=False,
-        together=(("vit.layernorm", end.name),),
+        together=((f"{own}layernorm", end.name),),
     )
 
 
 def _encoder_layers(given: Fields, width: int, name: str, bias: str = "") -> list[Layer]:
-    """Return the layers of an encoder; the field `bias` says whether queries, keys, values have one.
+    """Return the layers of an encoder.
 
-    `name` is what they are called, with their number in braces.
+    The field `bias` says whether queries, keys and values have one; `name` is what layers are
+    called, with their number in braces.
     """
     heads, usual = given.whole("num_attention_heads"), 0.0 if bias else 0.1
     dropout = (

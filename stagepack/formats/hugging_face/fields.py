@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from stagepack.errors import InputError
 
@@ -54,7 +54,7 @@ class Fields:
             return usual
         if not isinstance(value, bool):
             self.refuse(name, f"{str(value)[:40]!r} is no switch", "give true or false")
-        return value
+        return bool(value)
 
     def share(self, name: str, usual: float) -> float:
         """Return a probability."""
@@ -83,6 +83,6 @@ class Fields:
             self.refuse(name, "is missing" if value is None else "is no object", "give an object")
         return Fields(value, model_type, f"{self.where}{name}.")
 
-    def refuse(self, name: str, problem: str, remedy: str) -> None:
+    def refuse(self, name: str, problem: str, remedy: str) -> NoReturn:
         """Refuse a field."""
         raise InputError(problem, field=f"{self.where}{name}", remedy=remedy)

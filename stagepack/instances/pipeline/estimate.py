@@ -24,8 +24,8 @@ from stagepack import files
 from stagepack.contracts import JsonObject, Number
 from stagepack.errors import InputError
 from stagepack.files import finite
-from stagepack.instances.base import require_instance
 from stagepack.instances import accelerators
+from stagepack.instances.base import require_instance
 from stagepack.instances.pipeline.check import (
     device_memory,
     host_cycles,
