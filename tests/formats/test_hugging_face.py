@@ -209,6 +209,7 @@ def test_multi_token_prediction_is_trained_and_not_served() -> None:
         ({}, {"kv_bytes": 3}, "do not understand 'kv_bytes'"),
         (FACTS["published"]["GPT-2"][1], {"sequence": 2000}, "the model has positions for 1,024"),
         (FACTS["published"]["ViT-B/16"][1], {"sequence": 2}, "the model always has 197"),
+        ({"hidden_size": 2**30}, {}, "'model.layers.0' has more than"),
         ({"model_type": "gemma3"}, {}, "text_config: is missing"),
     ],
 )

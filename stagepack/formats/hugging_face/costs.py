@@ -17,11 +17,14 @@ With microbatches of b samples of s tokens, values of w bytes and n = b s tokens
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from stagepack.errors import InputError
 from stagepack.formats.hugging_face.families import Layer, Model
 from stagepack.formats.hugging_face.parts import Part
 from stagepack.instances.profile import LayerProfile, ModelProfile
+from stagepack.instances.words import LARGEST
 
 ID = 8
 """Bytes of a token's number."""
@@ -117,6 +120,22 @@ def moved(layer: Layer, model: Model, work: Work, tokens: int) -> int:
     return work.width * (weights + values)
 
 
+def _require_countable(layers: Sequence[LayerProfile]) -> None:
+    """Refuse layers of so many bytes or cycles that sums of them could not be kept."""
+    most = LARGEST // len(layers)
+    for layer in layers:
+        held = (*layer.exclusive.values(), *map(sum, map(dict.values, map(layer.held, layer.tied))))
+        if (
+            max(*held, layer.temporary, layer.backward_temporary, layer.stash, layer.backward)
+            > most
+        ):
+            raise InputError(
+                f"the layers are too large: {layer.name!r} has more than {most:,} bytes or cycles",
+                field="model_type",
+                remedy="check the sizes in the file, and sequence and microbatch",
+            )
+
+
 def profile(model: Model, work: Work, device: Roofline, name: str) -> ModelProfile:
     """Return what the layers of a model cost on a device.
 
@@ -164,4 +183,5 @@ def profile(model: Model, work: Work, device: Roofline, name: str) -> ModelProfi
                 outputs=(layer.name,),
             )
         )
+    _require_countable(found)
     return ModelProfile(layers=tuple(found), tensors=tensors, name=name, training=work.training)

@@ -66,7 +66,7 @@ class Fields:
         return float(value)
 
     def items(self, name: str, kind: type, count: int | None = None) -> list[Any]:
-        """Return a list of a `kind`, of `count` items where that is said; [] for none."""
+        """Return the list `name` of a `kind`, of `count` items where that is said; [] for none."""
         value = self.given.get(name)
         if value is None:
             return []
@@ -84,5 +84,5 @@ class Fields:
         return Fields(value, model_type, f"{self.where}{name}.")
 
     def refuse(self, name: str, problem: str, remedy: str) -> NoReturn:
-        """Refuse a field."""
+        """Refuse the field `name`: what its `problem` is, and the `remedy`."""
         raise InputError(problem, field=f"{self.where}{name}", remedy=remedy)

@@ -65,7 +65,7 @@ class Part:
 
 
 def norm(width: int, *, bias: bool = False, count: int = 1) -> Part:
-    """Return so many normalisations, with a scale each and perhaps a shift."""
+    """Return `count` normalisations of `width` values, with a scale, and a shift if `bias`."""
     return Part(weights=count * width * (1 + bias), kept=count * width)
 
 
@@ -195,5 +195,5 @@ def mixture(width: int, inner: int, count: int, used: int) -> Part:
 
 
 def matrix(width: int, out: int, *, bias: bool = False) -> Part:
-    """Return a product of `width` by `out`."""
+    """Return a product of `width` by `out`, perhaps with a `bias`."""
     return Part(weights=width * out + bias * out, products=width * out, kept=width, inner=out)
