@@ -56,6 +56,16 @@ def test_parameters_are_those_published(name: str) -> None:
     assert model(config).parameters == count
 
 
+@pytest.mark.parametrize(
+    ("name", "billions"),
+    [("Mixtral-8x7B", 12.9), ("DeepSeek-V2", 21), ("DeepSeek-V3", 37), ("Qwen3-30B-A3B", 3.3)],
+)
+def test_a_token_meets_as_many_parameters_as_published(name: str, billions: float) -> None:
+    layers = [layer for layer in model(FACTS["published"][name][1]).layers if not layer.mtp]
+    met = sum(layer.part.products + layer.part.weights * layer.table for layer in layers)
+    assert met == pytest.approx(billions * 1e9, rel=0.025)
+
+
 def test_a_layer_by_hand() -> None:
     """The worked example of docs/howto/config.md: a layer of Llama 2 70B on an H100."""
     h, f, q, kv, s = 8192, 28672, 64 * 128, 8 * 128, 4096
@@ -209,6 +219,7 @@ def test_multi_token_prediction_is_trained_and_not_served() -> None:
         ({}, {"kv_bytes": 3}, "do not understand 'kv_bytes'"),
         (FACTS["published"]["GPT-2"][1], {"sequence": 2000}, "the model has positions for 1,024"),
         (FACTS["published"]["ViT-B/16"][1], {"sequence": 2}, "the model always has 197"),
+        (FACTS["published"]["T5-small"][1], {"phase": "decode"}, "not all layers run token by tok"),
         ({"hidden_size": 2**30}, {}, "'model.layers.0' has more than"),
         ({"model_type": "gemma3"}, {}, "text_config: is missing"),
     ],

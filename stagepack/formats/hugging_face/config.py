@@ -105,7 +105,7 @@ def _work(fields: Fields, model: families.Model, given: Words) -> Work:
         )
     training, phase = bool(given.get("training", False)), given.get("phase", "prefill")
     if phase == "decode" and (training or not model.generates):
-        why = "training computes whole samples" if training else "the model writes no tokens"
+        why = "training computes whole samples" if training else "not all layers run token by token"
         raise InputError(f"is decode, but {why}", field="phase", remedy="leave it out")
     width = DTYPES[given["dtype"]] if "dtype" in given else _width(fields)
     return Work(

@@ -69,8 +69,8 @@ class Model:
 
     `positions` are the most tokens of a sample, 0 where nothing limits them; `tokens` as many as it
     always has, 0: as many as are given.  `context` is what it was made for.  A token, or patch, is
-    read as `entry` values, of 8 bytes each where `ids`.  `generates` says that it writes token by
-    token.  Neighbours of `together` are one stage.
+    read as `entry` values, of 8 bytes each where `ids`.  `generates` says that all layers run token
+    by token, and the head for the last one.  Neighbours of `together` are one stage.
     """
 
     layers: tuple[Layer, ...]
@@ -485,6 +485,7 @@ def _t5(given: Fields) -> Model:
         ),
         width,
         context=given.maybe("n_positions"),
+        generates=False,
         together=(("decoder.final_layer_norm", "lm_head"),),
     )
 
