@@ -119,6 +119,8 @@ class Decoder:
         Fields of experts: how many, how many a token meets, and their inner width.
     latent : bool
         Whether keys and values are made of one vector.
+    usual : mapping of str to int
+        Fields that published files leave out.
     """
 
     bias: bool | str = False
@@ -130,6 +132,7 @@ class Decoder:
     windows: str = ""
     experts: tuple[str, str, str] | None = None
     latent: bool = False
+    usual: Mapping[str, int] = field(default_factory=dict)
 
 
 DECODERS = {
@@ -145,7 +148,18 @@ DECODERS = {
     "gemma": Decoder("attention_bias", "attention_bias", tied=True),
     "gemma2": Decoder("attention_bias", "attention_bias", norms=4, tied=True, windows="even"),
     "gemma3_text": Decoder(
-        "attention_bias", "attention_bias", norms=4, normed=True, tied=True, windows="pattern"
+        "attention_bias",
+        "attention_bias",
+        norms=4,
+        normed=True,
+        tied=True,
+        windows="pattern",
+        usual={
+            "num_attention_heads": 8,
+            "num_key_value_heads": 4,
+            "head_dim": 256,
+            "vocab_size": 262_208,
+        },
     ),
     "deepseek_v2": Decoder("attention_bias", latent=True, experts=DEEPSEEK),
     "deepseek_v3": Decoder("attention_bias", latent=True, experts=DEEPSEEK),
@@ -154,6 +168,7 @@ DECODERS = {
 
 def _decoder(of: Decoder, given: Fields) -> Model:
     """Return a decoder of a family."""
+    given = replace(given, given={**of.usual, **given.given})
     width, count = given.whole("hidden_size"), given.whole("num_hidden_layers", most=MOST_LAYERS)
     around = norm(width, count=of.norms)
     attentions = _attentions(of, given, width, count)
