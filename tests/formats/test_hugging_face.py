@@ -207,6 +207,11 @@ def test_multi_token_prediction_is_trained_and_not_served() -> None:
         ({"hidden_size": None}, {}, "hidden_size: is missing; a config.json of llama has it"),
         ({"hidden_size": "8"}, {}, "hidden_size: '8' is not a whole number from 1"),
         ({"num_hidden_layers": 10**6}, {}, "num_hidden_layers: '1000000' is not a whole number"),
+        (
+            {**json.loads(DEEPSEEK.read_text()), "num_nextn_predict_layers": 2**31},
+            {},
+            "num_nextn_predict_layers: '2147483648' is not a whole number from 0 to 16,384",
+        ),
         ({"num_key_value_heads": 3}, {}, "num_key_value_heads: 3 do not divide 2 heads"),
         ({"tie_word_embeddings": 1}, {}, "tie_word_embeddings: '1' is no switch"),
         ({"dtype": "int3"}, {}, "dtype: 'int3' is not known here; say it by --set dtype="),

@@ -180,7 +180,8 @@ def _decoder(of: Decoder, given: Fields) -> Model:
     words = given.whole("vocab_size")
     tied = given.flag("tie_word_embeddings", of.tied)
     weight = WEIGHT if tied else ""
-    more = given.maybe("num_nextn_predict_layers") if of.latent else 0
+    predicts = "num_nextn_predict_layers"
+    more = given.whole(predicts, 0, least=0, most=MOST_LAYERS) if of.latent else 0
     output = weight or (OUTPUT if more else "")
     head = Part(products=width * words, kept=width, inner=words)
     merged = norm(width, count=3) + matrix(2 * width, width) + layers[-1].part + head
