@@ -346,3 +346,20 @@ def test_views_that_the_alignment_of_a_memory_cannot_have_live_in_another() -> N
     sp.solve(instance, method="spill-by-value")  # which fails no check
     for method in ("auto", "cp-sat"):
         assert sp.solve(instance, method=method).solution is not None
+
+
+def test_penalties_in_a_memory_without_an_end() -> None:
+    """Groups that are aligned to 3, 4 and 5 lie 60 bytes apart."""
+    for others in ((), (Memory("tiny", 1),)):
+        instance = LmemPacking.from_arrays(
+            [2] * 6,
+            [0, 1, 2] * 2,
+            [1, 2, 3] * 2,
+            alignment=[3, 4, 5] * 2,
+            colocated=[(0, 1, 2), (3, 4, 5)],
+            penalties=[(0, 4, 1)],
+            objective="penalties",
+            memories=[Memory("endless", None), *others],
+        )
+        result = sp.solve(instance)
+        assert (result.status, result.objective) == (Status.OPTIMAL, 0)
