@@ -363,3 +363,16 @@ def test_penalties_in_a_memory_without_an_end() -> None:
         )
         result = sp.solve(instance)
         assert (result.status, result.objective) == (Status.OPTIMAL, 0)
+
+
+def test_what_is_reserved_in_a_memory_without_an_end_is_no_end_to_models() -> None:
+    instance = LmemPacking.from_arrays(
+        [3, 4],
+        [0, 0],
+        [1, 1],
+        objective="peak",
+        memories=[Memory("high", None, reserved=((0, 100),), alignment=8), Memory("tiny", 2)],
+    )
+    for method in ("auto", "cp-sat"):
+        result = sp.solve(instance, method=method)
+        assert (result.status, result.objective) == (Status.OPTIMAL, 115)
