@@ -10,6 +10,7 @@ import pytest
 import stagepack as sp
 from stagepack.errors import InputError
 from stagepack.evidence import Proof
+from stagepack.formulations import packing as formulations
 from stagepack.instances.packing import LmemPacking, Memory, Objective, PackingSolution
 from stagepack.methods import packing as methods
 from stagepack.result import Result, Status
@@ -373,6 +374,7 @@ def test_what_is_reserved_in_a_memory_without_an_end_is_no_end_to_models() -> No
         objective="peak",
         memories=[Memory("high", None, reserved=((0, 100),), alignment=8), Memory("tiny", 2)],
     )
+    assert not formulations.CpSat(instance).infeasible
     for method in ("auto", "cp-sat"):
         result = sp.solve(instance, method=method)
         assert (result.status, result.objective) == (Status.OPTIMAL, 115)
