@@ -16,7 +16,7 @@ from tests.imports import PACKAGE, ROOT
 
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "CONTRIBUTING.md"]
 ROOMS = (ROOT, ROOT / "examples", PACKAGE, PACKAGE / "instances", PACKAGE / "formats")
-EXAMPLES = ("toy", "<family>")  # folders that a reader is to make
+EXAMPLES = ("toy", "<family>", "config.json")  # what a reader has, or is to make
 DESCRIBED = 0.99  # of the public functions of three parameters and more
 CONTRACTS = (  # which are described where they are asked for
     {"instance", "progress", "settings"},  # of every method

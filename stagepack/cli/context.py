@@ -7,6 +7,7 @@ import functools
 import inspect
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -24,6 +25,8 @@ from stagepack.instances.words import Parameter
 from stagepack.kinds import KINDS, by_family, kind_of
 
 CHANGED = "changed_"  # before the names of fields that an option changes once all is read
+SEVERAL = re.compile(r",(?=[A-Za-z][\w.-]*=)")
+"""Between the settings of one ``--set``; values may have commas, too."""
 HEADINGS = {"instance": INSTANCE, "machine": MACHINE, "freedom": FREEDOM}
 COMPLETED = {"objective": completion.objectives, "cluster": completion.clusters}
 LETTERS = {int: "N", float: "X", str: "NAME", bool: "", list: "X,X,..."}
@@ -126,7 +129,7 @@ def _options() -> tuple[inspect.Parameter, ...]:
             "settings",
             list[str],
             "--set",
-            description="any other parameter (stagepack list NAME); repeatable",
+            description="any other parameters (stagepack list NAME), commas between; repeatable",
             metavar="KEY=VALUE",
             rich_help_panel=INSTANCE,
             autocompletion=completion.settings,
@@ -162,7 +165,8 @@ def _said(options: JsonObject) -> JsonObject:
         os.environ[files.VARIABLE] = str(files.limit_of(limit))
     if "kind" in given:
         given["kind"] = kind_of(given["kind"], "--kind")
-    for setting in given.pop("settings", ()):
+    settings = given.pop("settings", ())
+    for setting in (one for several in settings for one in SEVERAL.split(several)):
         key, equals, value = setting.partition("=")
         if not equals or not key:
             raise InputError(

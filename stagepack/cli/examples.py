@@ -11,6 +11,7 @@ EXAMPLES = {
     "solve": (
         "solve pipeline/bert-large --devices 8 --training --plot stages.png",
         "solve packing/random/planted -m exact -t 60 -o result.json",
+        "solve config.json --cluster 4xh100 --set sequence=8192,microbatch=2",
         "solve graph.txt --kind pipeline --devices 4 --objective bottleneck",
     ),
     "compare": (
@@ -20,7 +21,7 @@ EXAMPLES = {
     ),
     "plan": (
         "plan bert-large --cluster ipu-pod4 -o plan.json",
-        "plan gpt2-xl --cluster ipu-pod16 --microbatches 32",
+        "plan config.json --cluster 2x8xh100 --training --set keep=inputs",
         "plan net.onnx --cluster ipu-pod4 --training --plot steps.html",
         "plan gpt2-xl --cluster ipu-pod4 --remote gc200",
         "plan resnet50 --devices 4 --microbatches 8 --local bm1684x",

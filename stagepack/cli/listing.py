@@ -25,6 +25,9 @@ from stagepack.kinds import KINDS, by_family, kind_called
 if TYPE_CHECKING:
     from stagepack.catalog import Entry
 
+CLUSTERS = "clusters"
+"""What lists devices and links."""
+
 
 def catalog(
     name: Annotated[
@@ -32,14 +35,18 @@ def catalog(
         typer.Argument(
             metavar="NAME",
             help="One entry, to see its parameters for --set; a kind or the beginning of names, "
-            "to see what is there.",
+            "to see what is there; clusters, to see devices and links.",
             autocompletion=completion.entries,
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the catalog of instances, or the parameters of one entry."""
+    """List the catalog of instances, the parameters of one entry, or devices and links."""
     from stagepack import catalog
+
+    if name == CLUSTERS:
+        _list_clusters(as_json)
+        return
     from stagepack.report.table import catalog_table, parameters_table
 
     entries = catalog.entries()
@@ -69,6 +76,32 @@ def catalog(
     else:
         console.print(f"[bold]{entries[0].name}[/]: {entries[0].description}\n", highlight=False)
         console.print(parameters_table(entries[0]))
+
+
+def _list_clusters(as_json: bool) -> None:
+    """List devices and links by name, with their figures and where these are from."""
+    from stagepack.instances import accelerators, clusters
+    from stagepack.report.table import clusters_table
+
+    if as_json:
+        print_json(
+            {
+                "clusters": clusters.names(),
+                "accelerators": {
+                    name: vars(known) for name, known in accelerators.ACCELERATORS.items()
+                },
+                "links": {
+                    name: {"bandwidth": rate, "source": source}
+                    for name, (rate, source) in accelerators.LINKS.items()
+                },
+                "achieved": accelerators.ACHIEVED,
+            }
+        )
+        return
+    for table in clusters_table():
+        terminal().print(table)
+    said = ", ".join(clusters.names()[:5])
+    say(f"clusters: 4xh100, 2x8xh100 (two nodes), h100:4+a100-80:4, 8xl40s@pcie4/ib-ndr, {said}")
 
 
 def _under(name: str, entries: list[Entry]) -> list[Entry]:

@@ -41,7 +41,8 @@ Model = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help="A network of the catalog (bert-large), an ONNX model, or a file of layers.",
+        help="A network of the catalog (bert-large), an ONNX model, a config.json of Hugging Face, "
+        "or a file of layers.",
         autocompletion=completion.instances,
     ),
 ]

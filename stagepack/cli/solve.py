@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -261,10 +261,11 @@ def _of_best(problem: Problem, best: Result[Solution]) -> Account:
     """Return what the best cut is worth, before the one for which the fewest bytes move."""
     from stagepack.report.table import Account
     from stagepack.report.view import view
+    from stagepack.tradeoffs.moves import allowed
 
     assert best.problem is not None
-    worth = view(problem.kind).worth
-    at_most = f"{getattr(problem, 'limit', None) or best.objective:,}"
+    worth, moved = view(problem.kind).worth, cast("Any", problem)
+    at_most = worth(best.problem, allowed(moved))
     said = [
         (f"Best {best.objective_name}", f"{worth(best.problem, best.objective)} ({best.status})"),
         ("Allowed", f"{at_most}, for which the fewest bytes move:"),

@@ -219,6 +219,11 @@ def is_dnn_partitioning(data: bytes) -> bool:
     return strict.first_byte(data) == b"{" and b'"fpgaLatency"' in data
 
 
+def is_hugging_face(data: bytes) -> bool:
+    """Whether `data` is JSON that says which family of models it is."""
+    return strict.first_byte(data) == b"{" and b'"model_type"' in data
+
+
 def is_layer_table(data: bytes) -> bool:
     """Whether the first line of `data` names times of layers, be it with a unit: forward_ms."""
     line = data[:4096].lstrip().partition(b"\n")[0].removeprefix(b"\xef\xbb\xbf")
@@ -353,6 +358,14 @@ FORMATS: tuple[Format, ...] = (
         description="Auto Pipeline's model profiles (layerInfo); need a cluster",
         sniff=is_auto_pipeline_profile,
         home="auto_pipeline.profile",
+    ),
+    Format(
+        name="hugging_face",
+        holds=(PIPELINE,),
+        extensions=(".json",),
+        description="config.json of Hugging Face Transformers; needs a cluster, such as 4xh100",
+        sniff=is_hugging_face,
+        home="hugging_face.config",
     ),
     Format(
         name="layer_table",

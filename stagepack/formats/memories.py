@@ -38,9 +38,13 @@ def memories(texts: Sequence[str], instance: PackingData, changes: Mapping[str, 
     changes : mapping
         What else changes.
     """
-    given = {memory.name: memory for memory in map(_memory, texts)}
-    if len(given) < len(texts):
-        raise InputError("two have one name", field="memories", remedy="give each its own")
+    given: dict[str, Memory] = {}
+    for memory in map(_memory, texts):
+        if memory.name in given:
+            raise InputError(
+                f"two are called {memory.name!r}", field="memories", remedy="give each its own name"
+            )
+        given[memory.name] = memory
     known = [given.pop(memory.name, memory) for memory in instance.memories]
     levels = relations.memories([*known, *given.values()])
     found: JsonObject = {"memories": levels, "capacity": None}
@@ -65,7 +69,10 @@ def _memory(text: str) -> Memory:
             remedy = suggest(key, ["reserved", "alignment", "cost"])
             raise InputError(f"{word!r} in {text!r} is unknown", field="memories", remedy=remedy)
         if key == "reserved":
-            low, _, high = value.partition("-")
+            low, dash, high = value.partition("-")
+            if not dash:
+                told = f"{word!r} in {text!r} is no range"
+                raise InputError(told, field="memories", remedy=REMEDY)
             values[key].append((_number(low, text, size_of), _number(high, text, size_of)))
         else:
             values[key] = _number(value, text, size_of if key == "alignment" else int)

@@ -53,6 +53,8 @@ def stage_letters(
     is ``L``.
     """
     units = units_of(instance, letters)
+    if not letters and instance.layer_names is None:
+        log.warning("layers have no names: all count as transformer layers; if not, letters=Et*24L")
     cuts = set(solution.boundaries)
     for unit in units:
         for cut in range(unit.first + 1, unit.end):

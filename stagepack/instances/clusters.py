@@ -8,6 +8,8 @@ datasheet*, 2022): 1472 tiles, each 64 half-precision multiply-accumulates a cyc
 ``generic-N`` has round numbers and models no product: 1 GHz, 16 GiB, 32 GB/s and 1,000 idle
 cycles on every link, 100,000 operations a cycle (100 TFLOP/s at the peak), and programs of up to
 1 MiB, of small layers a sixteenth of what they work on.
+
+GPUs and TPUs by name, as in ``4xh100`` and ``2x8xh100``, are those of :mod:`.accelerators`.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from typing import Any
 
 import msgspec
 
-from stagepack.errors import InputError, suggest
+from stagepack.errors import InputError
+from stagepack.instances import accelerators
 from stagepack.instances.documents import strict
 from stagepack.instances.profile import Cluster, Device, Link
 from stagepack.instances.words import Words
@@ -46,7 +49,8 @@ class Preset:
     Estimates: `code_bytes` of the program that layers of one shape share on a device, and
     `state_bytes` (vertex descriptors, exchange tables) that every layer has alone.  Of the weights
     and tensors that it works on, a program takes one `code_part` at most; None: every program is on
-    the whole device, however little there is to do.
+    the whole device, however little there is to do.  `memory_bandwidth` is that of the device's own
+    memory, bytes a cycle, where it is known.
     """
 
     cluster: Cluster
@@ -57,27 +61,40 @@ class Preset:
     code_part: int | None
     state_bytes: int
     description: str
+    memory_bandwidth: int | None = None
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of the presets; ``generic-N`` stands for any N."""
-    return ("ipu-pod2", "ipu-pod4", "ipu-pod8", "ipu-pod16", "generic-N")
+    """Return the names of the presets; N in ``generic-N`` and ``Nxh100`` stands for any number."""
+    pods = ("ipu-pod2", "ipu-pod4", "ipu-pod8", "ipu-pod16", "generic-N")
+    return (*pods, *accelerators.names())
 
 
 def preset(name: str) -> Preset:
     """Return the preset called `name`; of a file, its cluster with the arithmetic of ``generic-1``.
 
-    An unknown name is refused with the nearest, a file with what is wrong in it.
+    An unknown name is refused with those that are known, a file with what is wrong in it.
     """
     if name.endswith(FILE):
         return replace(_generic(1), cluster=of_file(name), description=f"the cluster of {name}")
+    found = _named(name)
+    if found is None:
+        remedy = f"known are {', '.join(names())}, 2x8xh100 (two nodes), h100:4+a100-80:4, and a "
+        raise InputError(
+            f"unknown cluster {name!r}", field="cluster", remedy=f"{remedy}FILE{FILE} of your own"
+        )
+    return found
+
+
+def _named(name: str) -> Preset | None:
+    """Return the preset called `name`; None where there is none."""
     found = re.fullmatch(r"(ipu-pod|generic-)([1-9][0-9]{0,5})", name)
     if found and found[1] == "ipu-pod" and int(found[2]) in (2, 4, 8, 16):
         return _ipu_pod(int(found[2]))
     if found and found[1] == "generic-" and int(found[2]) <= LARGEST_GENERIC:
         return _generic(int(found[2]))
-    remedy = suggest(name, (*names(), f"a FILE{FILE} of your own"))
-    raise InputError(f"unknown cluster {name!r}", field="cluster", remedy=remedy)
+    nodes = accelerators.nodes(name)
+    return _accelerated(name, nodes) if nodes else None
 
 
 def of_file(path: str) -> Cluster:
@@ -197,8 +214,7 @@ def machine(given: Words) -> tuple[Preset, Cluster]:
     """
     named, devices = given.get("cluster"), given.get("devices")
     if isinstance(named, Cluster):
-        known = any(re.fullmatch(name.replace("N", "[0-9]+"), named.name) for name in names())
-        return preset(named.name if known else "generic-1"), asked(given, named.clock)
+        return _named(named.name) or _generic(1), asked(given, named.clock)
     base = preset(named or f"generic-{min(devices or 1, LARGEST_GENERIC)}")
     own = base.cluster
     return base, asked(given, own.clock, None if named is None and devices is None else own)
@@ -298,4 +314,21 @@ def _generic(devices: int) -> Preset:
         code_part=16,
         state_bytes=0,
         description=f"{devices} devices with round numbers",
+    )
+
+
+def _accelerated(name: str, nodes: Sequence[accelerators.Node]) -> Preset:
+    """Return accelerators, with the arithmetic of the first; pointwise work is in bf16."""
+    first = nodes[0].of
+    giga = accelerators.CLOCK  # GB/s are bytes in each of its cycles
+    return Preset(
+        cluster=accelerators.cluster(name, tuple(nodes)),
+        flops_per_cycle=round(first.tflops * 10**12) // giga,
+        values_per_cycle=first.bandwidth // 4,
+        utilisation=accelerators.ACHIEVED,
+        code_bytes=0,
+        code_part=None,
+        state_bytes=0,
+        description=f"{first.source}; {accelerators.LINKS[nodes[0].near][1]}",
+        memory_bandwidth=first.bandwidth * accelerators.GB // giga,
     )

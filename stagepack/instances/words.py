@@ -182,7 +182,8 @@ SHARED = (
     Parameter(
         "cluster",
         str,
-        "devices and links: a cluster of the catalog, for example ipu-pod8, or a .json file",
+        "devices and links: 4xh100, 2x8xh100 (two nodes) and others (stagepack list clusters), "
+        "ipu-pod8, or a .json file",
         option="machine",
     ),
     Parameter(

@@ -89,15 +89,13 @@ class Resident(Tries):
                 bound, source = quick.bound, "least step of all stages"
                 self.because = SEARCHED
                 self.enough = bound
+            self._begin(least, quick.solution)
             if self.model.alternatives:
-                stages = None  # its stages are none of the model
-            else:
-                self._begin(least, quick.solution)
-                if stages.relaxed and not self.ends():
-                    tighter = self._bounding(
-                        self.model.replace(free_order=False), stages.ends
-                    ).least()
-                    self._begin(least, None if tighter is None else tighter.solution)
+                stages = None  # more of them are of no choices of the model
+            elif stages.relaxed and not self.ends():
+                fixed = self.model.replace(free_order=False)
+                tighter = self._bounding(fixed, stages.ends).least()
+                self._begin(least, None if tighter is None else tighter.solution)
         left = bound if stages is None else self._rest(stages, least, bound)
         self.enough = left
         known = self.best
@@ -192,9 +190,9 @@ class Resident(Tries):
         if not model.placed:  # no device waits until others had a microbatch, otherwise
             bound = step_bound(model, self.microbatches, split=self.split)
         if least.bound is not None:
-            # Rounded up on its device, no stage takes less.
-            each = least.bound * (1 - 1e-9) + waiting(self.model)
-            within_memory = int(self.microbatches * each)
+            # Rounded up on its device, no stage takes less; a fraction may be a rounded one.
+            each = least.bound * (1 if isinstance(least.bound, int) else 1 - 1e-9)
+            within_memory = math.ceil(self.microbatches * (each + waiting(self.model)))
             if within_memory > bound:
                 bound, source = within_memory, "least bottleneck within memory"
                 self.because = self.asked()

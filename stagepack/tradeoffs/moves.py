@@ -73,7 +73,7 @@ def recut(
     held = instance.replace(previous=held_by(instance, previous, devices))
     question = nearly(held, best, tolerance)
     moves = solve(question, **{**options, "warm_start": best.solution})
-    return Recut(best, moves, question.limit)
+    return Recut(best, moves, allowed(question))
 
 
 def nearly(instance: PipelinePartition, best: Result[Any], tolerance: float) -> PipelinePartition:
@@ -87,6 +87,11 @@ def nearly(instance: PipelinePartition, best: Result[Any], tolerance: float) -> 
     names: list[str | None] = [None, *names_of(instance.cluster)]
     held = [names[at + 1] for at in instance.previous]
     return instance.from_previous(held, limit=_limit(instance, best.objective, tolerance))
+
+
+def allowed(question: PipelinePartition) -> Number | None:
+    """Return what the limited objective may be: of headroom, minus the tokens that must fit."""
+    return -question.tokens if question.limited is Objective.HEADROOM else question.limit
 
 
 def _limit(instance: PipelinePartition, best: Number, tolerance: float) -> Number:

@@ -113,8 +113,8 @@ def _heaviest(instance: PackingData, claimed: Claimed) -> int:
 
 
 def _clique(instance: PackingData, evidence: Evidence, claimed: Claimed) -> None:
-    held = _members(instance, evidence, claimed)
-    _require(instance, claimed, _together(instance, held), "the clique")
+    least = _together(instance, _members(instance, evidence, claimed))
+    _require(instance, claimed, least, "the clique")
 
 
 def _members(instance: PackingData, evidence: Evidence, claimed: Claimed) -> dict[int, Window]:
@@ -124,7 +124,7 @@ def _members(instance: PackingData, evidence: Evidence, claimed: Claimed) -> dic
         raise UnprovedError("a member is no buffer")
     met = {pair for pair in instance.apart if members.issuperset(pair)}
     alone = members.intersection(instance.exclusive)
-    met |= {(min(i, j), max(i, j)) for i in alone for j in members if i != j}
+    met |= {(min(i, j), max(i, j)) for i in alone for j in members - {i}}
     if instance.conflicts is None and 2 * len(met) < len(members) * (len(members) - 1):
         met |= _at_once(instance, members, claimed)
     conflicts: Any = () if instance.conflicts is None else instance.conflicts
@@ -142,13 +142,11 @@ def _at_once(instance: PackingData, members: set[int], claimed: Claimed) -> set[
     """Return pairs of members that hold all of their bytes when one of them begins to."""
     if len(members) > MOST_BUFFERS:
         raise UnprovedError("it speaks of too many buffers")
-    which = sorted(members)
+    which, found = sorted(members), set()
     begins = {int(instance.start[i]) for i in which}
     begins |= {gap.end for gap in instance.gaps if gap.buffer in members}
-    found = set()
     for alive in alive_at(instance, which, sorted(begins), claimed):
-        here = [i for at, i in enumerate(which) if alive >> at & 1]
-        found |= set(combinations(here, 2))
+        found |= set(combinations((i for at, i in enumerate(which) if alive >> at & 1), 2))
     return found
 
 
@@ -160,16 +158,15 @@ def _memories(instance: PackingData, evidence: Evidence, claimed: Claimed) -> No
         return  # some buffer has no place at all
     for crowd in evidence["sets"]:
         memories = {index for index in crowd["memories"] if 0 <= index < len(instance.memories)}
-        held = (
-            _alive(instance, crowd["moment"], claimed, crowd)
-            if "moment" in crowd
-            else _members(instance, crowd, claimed)
-        )
+        if "moment" in crowd:
+            held = _alive(instance, crowd["moment"], claimed, crowd)
+        else:
+            held = _members(instance, crowd, claimed)
         inside = {i: window for i, window in held.items() if where[i] <= memories}
         alone = instance.memories[min(memories)] if len(memories) == 1 else None
         needed = _together(instance, inside, alone)
-        limits = [instance.memories[index].capacity for index in memories]
-        room = math.inf if None in limits else sum(limit for limit in limits if limit is not None)
+        limits = (instance.memories[index].capacity for index in memories)
+        room = sum(math.inf if limit is None else limit for limit in limits)
         if claimed.bound is None and needed > room:
             return
         if seen & memories:
@@ -226,8 +223,7 @@ def _together(instance: PackingData, held: dict[int, Window], memory: Memory | N
     if instance.memories and memory is None:
         return total
     beyond, end, also = total, 0, 1 if memory is None else memory.alignment
-    ranges = [*instance.reserved, *(() if memory is None else memory.reserved)]
-    for low, high in sorted(ranges):
+    for low, high in sorted((*instance.reserved, *(() if memory is None else memory.reserved))):
         low = max(low, end)
         beyond += max(0, high - low) if low < beyond else 0
         end = max(end, high)

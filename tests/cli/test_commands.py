@@ -16,7 +16,7 @@ import pytest
 import stagepack as sp
 from stagepack.cli.compare import chosen
 from stagepack.kinds import KINDS
-from tests.cli.shell import CHAIN, run
+from tests.cli.shell import CHAIN, ROOT, run
 
 
 def changed(tmp_path: Path, **changes: Any) -> Path:
@@ -570,6 +570,10 @@ def test_solve_moves_few_bytes_from_a_previous_cut(tmp_path: Path) -> None:
     assert "valid: moves 8 bytes" in checked.stdout, checked.stdout + checked.stderr
     assert "bound and status not verified" in checked.stdout
     assert checked.returncode == 5
+    room = ("solve", ROOT / "examples/kv-cache.json")
+    assert run(*room, "-o", out).returncode == 0
+    told = run(*room, "--previous", out, "--tolerance", "50%").stdout
+    assert "Allowed        80,719 tokens, for which the fewest bytes move" in told
     for said, words in (
         (("--tolerance", "1%"), "give --previous FILE"),
         (("--previous", old, "--tolerance", "much"), "give a share: 5% or 0.05"),

@@ -33,6 +33,7 @@ def test_a_line_for_each_memory(buffers: Path, width: int) -> None:
     assert max(map(len, done.stdout.splitlines())) <= width
     assert "Peak of fast  12,288 bytes (12.0 KiB), 100.0 % of 12.0 KiB" in done.stdout
     assert "% of 8.0 MiB" in done.stdout
+    assert "5 buffers alive in [lower, upper), 2 memories, fit" in " ".join(done.stdout.split())
     assert "Cost of accesses" not in done.stdout
     shown = run("show", buffers, *MEMORIES, "--only", "fast=conv*", columns=width).stdout
     assert "Memory fast     12.0 KiB, alignment 64, 2 buffers only here" in shown
@@ -53,6 +54,8 @@ def test_what_is_wrong_is_told_by_option(buffers: Path) -> None:
         (("--memory", "fast"), "--memory: 'fast' is no memory"),
         (("--only", "fast=fc"), "--only: 'fast' in 'fast=fc' is no memory; give --memory"),
         ((*MEMORIES, "--only", "fast=fx"), "--only: no buffer is called 'fx'; did you mean fc"),
+        (("--memory", "a=1KiB", "--memory", "a=2KiB"), "--memory: two are called 'a'; give each"),
+        (("--memory", "a=1KiB,reserved=5"), "'reserved=5' in 'a=1KiB,reserved=5' is no range"),
     ):
         done = run("solve", buffers, *options)
         assert done.returncode == 2

@@ -40,6 +40,7 @@ def test_the_list_of_formats() -> None:
         "pipedream": ("graph-partition", "pipeline-partition"),
         "auto_pipeline": ("pipeline-partition",),
         "auto_pipeline_profile": ("pipeline-partition",),
+        "hugging_face": ("pipeline-partition",),
         "layer_table": ("pipeline-partition",),
         "megatron_layout": ("pipeline-partition",),
         "minimalloc": ("lmem-packing",),
@@ -132,7 +133,7 @@ def test_unknown_words(tmp_path: Path) -> None:
         ("nan will not do as bandwidth", {"bandwidth": float("nan")}),
         ("'maybe' will not do as training", {"training": "maybe"}),
         ("unknown objective 'fast'", {"objective": "fast"}),
-        ("unknown cluster 'ipu-pod3'; did you mean ipu-pod", {"cluster": "ipu-pod3"}),
+        ("unknown cluster 'ipu-pod3'; known are ipu-pod2", {"cluster": "ipu-pod3"}),
         ("3 speeds for 2 devices", {"speed": [1, 2, 3]}),
         (r"\[\] will not do as speed", {"speed": []}),
     ):

@@ -53,7 +53,7 @@ def test_empty_stages_stand_in_their_place() -> None:
     ("text", "message"),
     [
         ("Et|tt|tt|t|L", "5 stages for 4"),
-        ("Et|tt|tt|L", "has 7 layers"),
+        ("Et|tt|tt|L", "has 7 letters"),
         ("E(t|tt|tt|tL", "cannot be read"),
         ("Et|t*999999|(t*999999|)*9999tL", "too long"),
     ],

@@ -223,11 +223,13 @@ def test_context(tmp_path: Path) -> None:
     assert read(tmp_path, SMALL, alignment=8).alignment.tolist() == [8] * 5
     assert read(tmp_path, SMALL, "x.12.csv", objective="peak").ceiling is None
     assert read(tmp_path, SMALL, period=21).period == 21
+    assert read(tmp_path, SMALL, segment="64KiB").segment == 65536
     for words, options in (
         ("unknown objective 'sum' for lmem-packing; choose one of peak", {"objective": "sum"}),
         ("minimalloc files do not understand 'devices'", {"devices": 2}),
         ("holds lmem-packing, not pipeline-partition", {"kind": "pipeline-partition"}),
         ("is more than a period (20) after", {"period": 20}),
+        ("unknown option 'dim.batch'; known here are", {"dim": {"batch": 4}}),
     ):
         with pytest.raises(InputError, match=re.escape(words)):
             read(tmp_path, SMALL, **options)

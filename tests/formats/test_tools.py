@@ -189,6 +189,20 @@ def test_several_stages_a_device_are_refused_before_anything_is_solved(tool: str
         require_expressible(instance, tool, {})
 
 
+@pytest.mark.parametrize("tool", ["megatron", "vllm", "llama.cpp"])
+def test_layers_without_names_are_told_to_be_all_the_same(
+    tool: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    instance = sp.PipelinePartition.from_arrays([3, *[10] * 4, 8], devices=2)
+    cut = sp.PipelineSolution.in_order([0, 3, 6])
+    written_for(instance, cut, tool, {})
+    (told,) = caplog.messages
+    assert told.startswith("layers have no names: all count as transformer layers")
+    caplog.clear()
+    written_for(instance, cut, tool, {"letters": "Et*4L"})
+    assert not caplog.messages
+
+
 def test_devices_without_a_stage_are_told(caplog: pytest.LogCaptureFixture) -> None:
     instance = chain(LLAMA, 4).replace(fewer_stages=True)
     for used, idle in (((0, 1), "2, 3"), ((1, 3), "0, 2")):

@@ -14,6 +14,7 @@ from stagepack.planning.claims import check_plan
 from stagepack.planning.document import read_plan
 from stagepack.verify import verify
 from tests.chosen_pipelines import chosen_instance, chosen_solutions
+from tests.cli.shell import ROOT
 
 
 def recomputing(**options: Any) -> sp.PipelinePartition:
@@ -40,6 +41,13 @@ def test_recomputation_makes_a_step_shorter(tmp_path: Path) -> None:
     plan.to_json(str(path))
     checked = check_plan(read_plan(path), path, prove=True)
     assert {str(claim.verdict) for claim in checked.claims} == {"confirmed"}
+
+
+def test_what_may_be_recomputed_makes_no_step_longer() -> None:
+    for recompute in ("none", "full"):
+        read = sp.read(ROOT / "examples/tied.json", objective="bottleneck", recompute=recompute)
+        plan = sp.plan_model(read)
+        assert (plan.status, plan.objective) == ("OPTIMAL", 16_392)
 
 
 def test_what_no_choice_has_refutes_nothing(tmp_path: Path) -> None:

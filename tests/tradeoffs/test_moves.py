@@ -87,9 +87,9 @@ def test_of_headroom_so_many_tokens_fit() -> None:
     assert best.objective is not None
     assert moves is not None
     assert moves.solution is not None
-    assert limit is None
     asked = moves.problem
     assert isinstance(asked, sp.PipelinePartition)
+    assert limit == -asked.tokens
     assert asked.tokens == -(best.objective // 2)
     assert instance.evaluate(moves.solution) <= -asked.tokens
 

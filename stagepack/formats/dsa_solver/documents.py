@@ -185,4 +185,4 @@ def require_problem(
         return data, own, strict.decode(data, ProblemDocument)
 
 
-CONTEXTS = {KIND: GIVEN - {"period"}}
+CONTEXTS = {KIND: GIVEN - {"period", "dim"}}

@@ -169,7 +169,7 @@ def solution(data: bytes, instance: PipelinePartition | None) -> PipelineSolutio
     given, known = "".join(stages), "".join(unit.letter for unit in units)
     if given != known or not units or units[-1].end != instance.n:
         raise InputError(
-            f"has {len(given)} layers, {given[:40]}; the chain has {instance.n}, {known[:40]}",
+            f"has {len(given)} letters, {given[:40]}; the chain has {len(known)}, {known[:40]}",
             field="layout",
             remedy="give a layout of this chain",
         )

@@ -308,6 +308,7 @@ def parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
             previous=placed if given.get("previous") else None,
             hint=as_hint if table.hint is None else table.hint,
             period=given.get("period"),
+            segment=given.get("segment"),
             capacity=given.get("capacity", capacity),
             objective=given.get("objective"),
             name=name,
@@ -522,4 +523,4 @@ def _csv(instance: LmemPacking, more: dict[str, Iterable[object]]) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-CONTEXTS = {KIND: GIVEN | {"columns", "fixed", "previous"}}
+CONTEXTS = {KIND: GIVEN - {"dim"} | {"columns", "fixed", "previous"}}

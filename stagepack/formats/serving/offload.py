@@ -13,7 +13,7 @@ from itertools import chain, pairwise
 import numpy as np
 
 from stagepack.errors import InputError
-from stagepack.formats.roles import device_list, stage_letters, transformer_choices
+from stagepack.formats.roles import device_list, transformer_choices
 from stagepack.instances.pipeline.choices import settled
 from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.instance import PipelinePartition
@@ -67,11 +67,11 @@ def llama(
     said, ``.*`` for the whole layer.  See :mod:`.roles` for `letters`.
     """
     device_list(instance, solution)
-    counts = [stage.count("t") for stage in stage_letters(instance, solution, letters)]
+    chosen = transformer_choices(instance, solution, letters, "llama.cpp", CPU)
+    counts = [len(stage) for stage in chosen]
     counts[-1] += 1  # the output is one more
     line = f"--n-gpu-layers {sum(counts)} --tensor-split {','.join(map(str, counts))}"
-    every = chain(*transformer_choices(instance, solution, letters, "llama.cpp", CPU))
-    blocks = "|".join(str(block) for block, name in enumerate(every) if name)
+    blocks = "|".join(str(block) for block, name in enumerate(chain(*chosen)) if name)
     if blocks:
         line += f' --override-tensor "blk\\.({blocks})\\.{TENSORS.of(tensors)}=CPU"'
     return line + "\n"

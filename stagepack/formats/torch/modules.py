@@ -39,6 +39,12 @@ PLACES = re.compile("cpu|disk|mps|(cuda|xpu|npu|mlu|musa|hpu)(:[0-9]+)?")
 INSIDE = Parameter("inside", bool, "whether items of lists of modules may be on several devices")
 Modules = Mapping[str, object] | Iterable[str] | str | Path | None
 """Names of a model's modules, perhaps with the modules, or a file with a name a line."""
+TORCHTITAN = {
+    "model.embed_tokens": "tok_embeddings",
+    "model.norm": "norm",
+    "lm_head": "output",
+}
+"""What torchtitan calls modules of Transformers' decoders beside their layers."""
 LISTS = frozenset({"ModuleDict", "ModuleList"})
 """Classes of PyTorch, and of torchtitan, whose items it keeps or drops one by one."""
 
@@ -75,13 +81,14 @@ def torchtitan(
     homes: dict[str, int] = {}
     lists = _lists(modules)
     for stage, names in enumerate(_stages(instance, solution)):
-        for name in (_kept(name, lists) for name in names):
+        for name in (_kept(_in_torchtitan(name), lists) for name in names):
             if homes.setdefault(name, stage) != stage:
                 raise InputError(
                     f"module {name!r} is in stages {homes[name]} and {stage}",
                     field="boundaries",
-                    remedy="torchtitan moves it whole: forbid the cuts within (--forbid-cut), or "
-                    "profile it as one layer (depth=, basic_blocks=)",
+                    remedy="torchtitan moves it whole: forbid the cuts within (--forbid-cut), "
+                    "profile it as one layer (depth=, basic_blocks=), or name layers as its "
+                    "models do (layers.4, not model.layers.4)",
                 )
     if modules is not None:
         _require_all(homes, _names(modules), lists)
@@ -109,7 +116,13 @@ def require_modules(
     names = module_names(instance)
     if modules is not None:
         lists = _lists(modules)
-        _require_all({_kept(name, lists) for name in names}, _names(modules), lists)
+        own = {_kept(_in_torchtitan(name), lists) for name in names}
+        _require_all(own, _names(modules), lists)
+
+
+def _in_torchtitan(name: str) -> str:
+    """Return what torchtitan calls a module of Transformers' decoders; others as they are."""
+    return TORCHTITAN.get(name) or name.removeprefix("model." * name.startswith("model.layers."))
 
 
 def _lists(modules: Modules) -> set[str] | None:

@@ -118,6 +118,7 @@ def _build(group: Group, given: Words, name: str, source: str) -> LmemPacking:
         start + [buffer.life for buffer in group.buffers],
         ids=[buffer.name for buffer in group.buffers],
         period=period,
+        segment=given.get("segment"),
         capacity=given.get("capacity", group.lmem_bytes),
         alignment=given.get("alignment", grain),
         banks=Banks(
@@ -131,4 +132,4 @@ def _build(group: Group, given: Words, name: str, source: str) -> LmemPacking:
     )
 
 
-CONTEXTS = {KIND: GIVEN - {"period"}}
+CONTEXTS = {KIND: GIVEN - {"period", "dim"}}

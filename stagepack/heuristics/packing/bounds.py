@@ -17,7 +17,7 @@ from stagepack.evidence import Evidence, witness
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective
 from stagepack.instances.packing.normal_form.blocks import Blocks
-from stagepack.instances.packing.normal_form.cover import conflicting
+from stagepack.instances.packing.normal_form.graphs import conflicting
 from stagepack.instances.profile import Array
 
 

@@ -135,6 +135,9 @@ class ConflictTuning(Tuning):
     dived: float = 1e-6
     """Seconds of a buffer in a dive, beside its neighbours; measured."""
 
+    crowded: float = 5.0
+    """Neighbours that buffers have on average where dives come before sweeps; by trial."""
+
     sweeps: int = 4
     """Sweeps of one kind before as many of the other; by trial."""
 

@@ -3,6 +3,7 @@
 Loads that are sorted, the largest first, are compared entry by entry.  That order stays when both
 are given the same load more, so that a prefix of stages that is less even than another one with
 the same last cut is in no best partition: a dynamic program over the cuts keeps one for each.
+Of prefixes with equal loads, what stages hold is compared in the same way.
 Only cuts are looked at that leave both sides room within the limit.  O(stages * w * w * stages)
 for w cuts in a window; where that is too much, each stage takes its share of what is left.
 Source: own work; the order is the leximax order of fair division.
@@ -15,12 +16,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 import numpy as np
 
 from stagepack.heuristics.pipeline.tuning import TUNING, PipelineTuning
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
+from stagepack.instances.pipeline.check import stage_memory
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
 
@@ -116,6 +118,17 @@ def _shifted(
     return solution
 
 
+class _Prefix(NamedTuple):
+    """Stages up to a cut."""
+
+    loads: Loads
+    """Below 0, the least first, so that the more even ones are the greater."""
+    first: int
+    """The layer with which the last stage begins."""
+    held: list[int]
+    """Bytes of the stages, likewise; empty until loads tie, or all of them are known."""
+
+
 class _Row:
     """Devices in a row, each with one stage within the limits that a solution keeps."""
 
@@ -127,7 +140,7 @@ class _Row:
         pause: Callable[[], object],
     ) -> None:
         self.costs, self.instance, self.pause = costs, costs.instance, pause
-        self.classes = [int(costs.device_class[d]) for d in devices]
+        self.devices, self.classes = devices, [int(costs.device_class[d]) for d in devices]
         self.limit = costs.largest_compute(solution)
         self.moved = costs.objective(solution) - self.limit  # of transfer-bounded alone
         self.works = {c: memoryview(costs.prefix[c]) for c in {*self.classes}}
@@ -177,32 +190,47 @@ class _Row:
         looks = sum(a * b for a, b in zip([1, *sizes], [*sizes, 1], strict=True))
         if looks * len(sizes) > most:  # each copies the loads so far
             return self._by_shares()
-        rows: list[dict[int, tuple[Loads, int]]] = [{0: ([], 0)}]
+        rows = [{0: _Prefix([], 0, [])}]
         ends = [*self.windows[1:-1], range(self.costs.n, self.costs.n + 1)]
         for t, window in enumerate(ends):
             self.pause()
-            row = dict[int, tuple[Loads, int]]()
-            for first, (before, _) in rows[-1].items():
+            last, row = rows[-1], dict[int, _Prefix]()
+            for first, before in last.items():
                 furthest = self._furthest(t, first)
                 for end in range(max(first + 1, window.start), min(furthest + 1, window.stop)):
                     load = self.load(t, first, end) if self.costs.allowed[end] else None
                     if load is None:
                         continue
-                    loads = before.copy()
+                    loads = before.loads.copy()
                     insort(loads, -load)
-                    # Of loads below 0, the least first: the more even one is the greater.
-                    if end not in row or loads > row[end][0]:
-                        row[end] = loads, first
+                    known = row.get(end)
+                    if known is None or loads > known.loads:
+                        row[end] = _Prefix(loads, first, [])
+                    elif loads == known.loads:
+                        held = known.held or self._held(t, last[known.first], known.first, end)
+                        own = self._held(t, before, first, end)
+                        better = own > held
+                        row[end] = _Prefix(loads, first if better else known.first, max(own, held))
+            for end, one in row.items():
+                if not one.held:
+                    row[end] = one._replace(held=self._held(t, last[one.first], one.first, end))
             rows.append(row)
         return self._read(rows)
 
-    def _read(self, rows: list[dict[int, tuple[Loads, int]]]) -> list[int] | None:
+    def _held(self, t: int, before: _Prefix, first: int, end: int) -> list[int]:
+        """Return the bytes of a prefix and one stage more, below 0."""
+        left = len(self.devices) - t
+        held = before.held.copy()
+        insort(held, -stage_memory(self.instance, first, end, self.devices[t], left))
+        return held
+
+    def _read(self, rows: list[dict[int, _Prefix]]) -> list[int] | None:
         """Return the cuts that lead to the last layer."""
         if not rows[-1]:
             return None
         cuts = [self.costs.n]
         for row in reversed(rows[1:]):
-            cuts.append(row[cuts[-1]][1])
+            cuts.append(row[cuts[-1]].first)
         return cuts[::-1]
 
     def _by_shares(self) -> list[int] | None:

@@ -17,7 +17,7 @@ from stagepack.instances.words import LARGEST
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-BYTES = ("low", "high", "capacity")
+BYTES = ("low", "high", "capacity", "offset")
 """Fields of records that may be texts with units."""
 
 RecordT = TypeVar("RecordT", bound="DataclassInstance")

@@ -24,6 +24,7 @@ from stagepack import files
 from stagepack.contracts import JsonObject, Number
 from stagepack.errors import InputError
 from stagepack.files import finite
+from stagepack.instances import accelerators
 from stagepack.instances.base import require_instance
 from stagepack.instances.pipeline.check import (
     device_memory,
@@ -146,6 +147,8 @@ class Estimate(ShownRows):
     stages: tuple[StageEstimate, ...]
     devices: tuple[StageEstimate, ...]
     """What each device holds in all, in the order of their first stages: a row a device."""
+    clock: float | None = None
+    """Cycles a second where people count seconds: on accelerators by name."""
 
     @property
     def placed(self) -> bool:
@@ -371,6 +374,7 @@ def estimate(
         objective=objective,
         stages=rows,
         devices=_together(instance, rows) if instance.placed else rows,
+        clock=float(instance.cluster.clock) if accelerators.nodes(instance.cluster.name) else None,
     )
 
 

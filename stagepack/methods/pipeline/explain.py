@@ -204,9 +204,13 @@ def _more_memory(costs: RangeCosts, progress: Progress[PipelineSolution] | None)
 def _more_devices(
     costs: RangeCosts, progress: Progress[PipelineSolution] | None, tuning: PipelineTuning
 ) -> str:
-    """Say with how many devices, copies of the one kind there is, a partition exists."""
+    """Say with how many devices, copies of the one kind there is, a partition exists.
+
+    Of what fits only memory decides, so that links and speeds may differ, but for moves in a limit.
+    """
     instance, cluster = costs.instance, costs.instance.cluster
-    alike = len({device.kind for device in cluster.devices}) == 1
+    moves = instance.objective is Objective.MOVES
+    alike = len({device.kind if moves else device.memory for device in cluster.devices}) == 1
     if not alike or instance.n > 20_000 or instance.placed:
         return ""
     tables = (instance.recv_cycles, instance.send_cycles, instance.compute_table)

@@ -101,19 +101,7 @@ class PackingView(View[LmemPacking, PackingSolution]):
                 "pairs": len(banks.pairs),
                 "weight": banks.weight,
             },
-            "memories": [
-                {
-                    "name": memory.name,
-                    "capacity": memory.capacity,
-                    "cost": memory.cost,
-                    "alignment": memory.alignment,
-                    "reserved_bytes": sum(high - low for low, high in memory.reserved),
-                    "only_here": 0
-                    if instance.homes is None
-                    else int((instance.homes[:, at] & (instance.homes.sum(axis=1) == 1)).sum()),
-                }
-                for at, memory in enumerate(instance.memories)
-            ],
+            "memories": _memories(instance),
         }
 
     def lines(self, given: JsonObject) -> list[tuple[str, str]]:
@@ -171,12 +159,14 @@ class PackingView(View[LmemPacking, PackingSolution]):
     def headline(self, instance: LmemPacking) -> str:
         """Return what an instance is, in one line."""
         buffers = as_text.plural(instance.n, "buffer")
+        alive = f" alive {instance.lifetimes}" if instance.lifetimes else ""
         if instance.memories:
-            return f"{buffers}, {len(instance.memories)} memories, {instance.objective}"
+            count = len(instance.memories)
+            room = "1 memory" if count == 1 else f"{count} memories"
+            return f"{buffers}{alive}, {room}, {instance.objective}"
         room = (
             "no capacity" if instance.capacity is None else f"capacity {_bytes(instance.capacity)}"
         )
-        alive = f" alive {instance.lifetimes}" if instance.lifetimes else ""
         return f"{buffers}{alive}, {room}, {instance.objective}"
 
     def worth(self, instance: LmemPacking, value: Any) -> str:
@@ -398,3 +388,20 @@ def _banks(banks: Mapping[str, int | None]) -> str:
         f"{as_text.number(banks['count'])} of {as_text.quantity(banks['bytes'])}, "
         f"{as_text.number(banks['pairs'])} pairs to keep apart{weight}"
     )
+
+
+def _memories(instance: LmemPacking) -> list[JsonObject]:
+    """Return facts of each of several memories."""
+    homes = instance.homes
+    alone = None if homes is None else homes & (homes.sum(axis=1, keepdims=True) == 1)
+    return [
+        {
+            "name": memory.name,
+            "capacity": memory.capacity,
+            "cost": memory.cost,
+            "alignment": memory.alignment,
+            "reserved_bytes": sum(high - low for low, high in memory.reserved),
+            "only_here": 0 if alone is None else int(alone[:, at].sum()),
+        }
+        for at, memory in enumerate(instance.memories)
+    ]

@@ -312,8 +312,8 @@ def stages(estimate: Estimate) -> Sheet:
             str(stage.stage),
             as_text.span(stage.first, stage.end),
             stage.device_name,
-            as_text.number(stage.compute),
-            as_text.number(stage.transfer),
+            _time(estimate, stage.compute),
+            _time(estimate, stage.transfer),
             as_text.quantity(stage.memory),
             as_text.quantity(stage.capacity),
             as_text.share(stage.utilisation),
@@ -339,6 +339,12 @@ def stages(estimate: Estimate) -> Sheet:
     return Sheet(header, rows, words, spare=spare, marks=marks, what="stage")
 
 
+def _time(estimate: Estimate, cycles: Number) -> str:
+    """Return a time in seconds where people count these, in cycles elsewhere."""
+    clock = estimate.clock
+    return as_text.number(cycles) if clock is None else as_text.duration(float(cycles) / clock)
+
+
 def _devices(estimate: Estimate) -> Sheet:
     """Return what devices hold in all: stages, their layers, cycles, memory against capacity."""
     rows = []
@@ -349,7 +355,7 @@ def _devices(estimate: Estimate) -> Sheet:
                 device.device_name,
                 ", ".join(str(stage.stage) for stage in mine),
                 ", ".join(as_text.span(stage.first, stage.end) for stage in mine),
-                as_text.number(device.compute),
+                _time(estimate, device.compute),
                 as_text.quantity(device.memory),
                 as_text.quantity(device.capacity),
                 as_text.share(device.utilisation),

@@ -94,6 +94,7 @@ def test_bytes_are_said_as_in_the_shell() -> None:
     )  # fmt: skip
     assert said.digest == counted.digest
     assert said.replace(size=np.array(["1KiB", "2B", "0"])).size.tolist() == [1024, 2, 0]
+    assert said.replace(fixed=None, gaps=(), views=[(1, 0, "0.5KiB")]).views[0].offset == 512
     with_units: list[Any] = [("near", "1KiB", 1), ("far", None, 2)]
     assert packing(memories=with_units).memories[0].capacity == 1024
 

@@ -56,7 +56,7 @@ def test_where_there_is_no_time_for_cliques_there_is_a_placement(
     """12.8 million conflicts ended 47,239 times above the bound, in a gigabyte more."""
     tuning = {"graphs": {"covered": 1.0}}
     monkeypatch.setattr(Blocks, "_of", lambda *_, **__: pytest.fail("made a normal form"))
-    result = solved(drawn(), method, time_limit=0.05, tuning=tuning)
+    result = solved(drawn(), method, time_limit=0.05, deterministic=True, tuning=tuning)
     assert result.termination is Termination.TIME_LIMIT
     assert result.objective is not None
     assert result.bound is not None
@@ -65,7 +65,7 @@ def test_where_there_is_no_time_for_cliques_there_is_a_placement(
 
 def test_where_there_is_time_methods_go_on() -> None:
     instance = drawn(12)
-    result = solved(instance, "exact", time_limit=1.0)
+    result = solved(instance, "exact", time_limit=1.0, deterministic=True)
     assert result.status is Status.OPTIMAL
     assert result.objective == solved(instance.replace(fixed=[-1] * 12), "cp-sat").objective
 
@@ -81,7 +81,7 @@ def test_a_clique_that_does_not_fit_is_named() -> None:
     instance = LmemPacking.from_arrays(
         [5, 6, 7, 1], conflicts=[(0, 1), (0, 2), (1, 2), (2, 3)], capacity=17
     )
-    result = solved(instance, "auto", time_limit=1.0)
+    result = solved(instance, "auto", time_limit=1.0, deterministic=True)
     assert result.status is Status.INFEASIBLE
     assert "18 bytes, 1 more than the capacity of 17" in result.reason
 
@@ -91,7 +91,7 @@ def test_what_does_not_fit_is_told_with_the_lowest_placement() -> None:
     odd = LmemPacking.from_arrays(
         [3] * 5, conflicts=[(at, (at + 1) % 5) for at in range(5)], capacity=8
     )
-    result = solved(odd, "auto", time_limit=0.05, tuning=tuning)
+    result = solved(odd, "auto", time_limit=0.05, deterministic=True, tuning=tuning)
     assert result.status is Status.UNKNOWN
     assert "9 bytes" in result.reason
 
@@ -107,10 +107,10 @@ def test_places_ranges_and_groups_are_left_to_others(
 
 
 def test_a_given_placement_is_never_made_worse() -> None:
-    tuning = {"graphs": {"covered": 1.0}}
+    by_work: dict[str, Any] = {"deterministic": True, "tuning": {"graphs": {"covered": 1.0}}}
     instance = drawn()
-    best = solved(instance, "auto", time_limit=0.3, tuning=tuning)
-    again = solved(instance, "auto", time_limit=0.02, warm_start=best.solution, tuning=tuning)
+    best = solved(instance, "auto", time_limit=0.3, **by_work)
+    again = solved(instance, "auto", time_limit=0.02, warm_start=best.solution, **by_work)
     assert again.objective is not None
     assert best.objective is not None
     assert again.objective <= best.objective
@@ -173,9 +173,16 @@ def test_what_is_not_reached_goes_on_top() -> None:
 
 def test_a_given_placement_is_not_lost_where_there_is_no_time() -> None:
     instance = drawn()
-    best = solved(instance, "auto", time_limit=0.3)
+    best = solved(instance, "auto", time_limit=0.3, deterministic=True)
     tuning = {"graphs": {"placed": 1.0}}
-    again = solved(instance, "auto", time_limit=0.3, warm_start=best.solution, tuning=tuning)
+    again = solved(
+        instance,
+        "auto",
+        time_limit=0.3,
+        deterministic=True,
+        warm_start=best.solution,
+        tuning=tuning,
+    )
     assert again.objective == best.objective
 
 

@@ -168,8 +168,8 @@ def test_no_play_proves_what_is_false() -> None:
 
 
 def test_a_clique_of_conflicts_is_a_proof() -> None:
-    instance = LmemPacking.from_arrays([5, 4, 5, 9], conflicts=[(0, 1), (0, 2), (1, 2), (2, 3)])
-    assert proof_of(instance, 14)["evidence"] == {"rule": "clique", "members": [2, 3]}
+    instance = LmemPacking.from_arrays([5, 4, 5, 10], conflicts=[(0, 1), (0, 2), (1, 2), (2, 3)])
+    assert proof_of(instance, 15)["evidence"] == {"rule": "clique", "members": [2, 3]}
     instance = instance.replace(size=[5, 4, 5, 7])
     proof = proof_of(instance, 14)
     assert sp.check_proof(instance, proof).valid

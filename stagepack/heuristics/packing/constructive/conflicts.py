@@ -214,8 +214,9 @@ def heavy_clique(
                 at = kernels.grow_cliques(order, at, graph, around, key, found, now)
             left -= budget
             effort.spend(tuning.prices.call + each * budget)
-    weight, length = int(state[0]), int(state[1])
-    return weight, np.sort(best[:length])
+    members = np.sort(best[: int(state[1])])
+    # Peeling keeps those of no bytes, who may miss each other.
+    return int(state[0]), members[graph.size[members] > 0]
 
 
 def placements(
@@ -249,7 +250,8 @@ def placements(
         if (found + size).max() <= (lowest + size).max():
             lowest = found
 
-    for key in (size.astype(float) * np.diff(graph.ptr), around):
+    crowded = len(graph.other) >= tuning.conflicts.crowded * len(size)
+    for key in (size.astype(float) * np.diff(graph.ptr), around) if crowded else ():
         dived = dive(graph, np.argsort(-key, kind="stable"), keep_going, tuning=tuning)
         if dived is None:
             return

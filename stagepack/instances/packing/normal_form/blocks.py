@@ -130,7 +130,7 @@ class Blocks:
             whole = found.timed == len(found.time) and np.array_equal(found.time, found.moment)
             linear = instance.period is None and whole
         else:
-            from stagepack.instances.packing.normal_form.cover import sections_of_graph
+            from stagepack.instances.packing.normal_form.graphs import sections_of_graph
 
             found, load, linear, short = sections_of_graph(instance, block, shift, looks)
             (_cut_short.add if short else _cut_short.discard)(instance)

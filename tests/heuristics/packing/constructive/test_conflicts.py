@@ -245,3 +245,30 @@ def test_peeling_finds_the_heaviest_of_crossing_cliques() -> None:
     weight, members = conflicts.heavy_clique(graph, around, going, tuning=tuning)
     assert weight == max(40, 9 + 24, 24 + 12)
     assert members.tolist() == list(many)
+
+
+def test_who_holds_nothing_is_in_no_clique() -> None:
+    """Two of no bytes that do not conflict were left among those peeled: nobody could verify it."""
+    instance = LmemPacking.from_arrays(
+        [5, 6, 0, 0], conflicts=[(0, 1), (0, 2), (0, 3), (1, 2), (1, 3)]
+    )
+    tuning = TUNING.changed({"conflicts": {"clique_passes": 0}})
+    graph = conflicts.rows(instance, going)
+    around, _, _ = conflicts.weigh(graph, going)
+    weight, members = conflicts.heavy_clique(graph, around, going, tuning=tuning)
+    assert (weight, members.tolist()) == (11, [0, 1])
+
+
+@pytest.mark.parametrize(("neighbours", "dived"), [(4, 0), (6, 2)])
+def test_dives_are_for_who_has_many_neighbours(neighbours: int, dived: int) -> None:
+    """Of 200,000 buffers with two neighbours each, sweeps in place of dives end 7% lower."""
+    n = 30
+    pairs = [(i, (i + step) % n) for i in range(n) for step in range(1, neighbours // 2 + 1)]
+    instance = LmemPacking.from_arrays([3] * n, conflicts=pairs)
+    graph, order = conflicts.rows(instance, going), np.arange(n)
+    around, *_ = conflicts.weigh(graph, going)
+    offsets = conflicts.first_fit(graph, order, going)
+    assert offsets is not None
+    lowered = conflicts.placements(graph, order, offsets, around, going)
+    sources = [source for _, source in itertools.islice(lowered, 20)]
+    assert sources.count(conflicts.DIVE) == dived

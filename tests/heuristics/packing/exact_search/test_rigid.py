@@ -51,7 +51,7 @@ def test_packings_are_valid_for_the_blocks_themselves(rules: tuple[str, ...]) ->
                 solution = PackingSolution.of(instance, blocks.expand(offsets))
                 assert not instance.replace(capacity=None).check(solution)
                 packed += 1
-    assert packed > 10
+    assert packed > 5
 
 
 def test_distances_take_room_for_the_pieces_that_meet_only() -> None:

@@ -18,7 +18,7 @@ from stagepack.instances.packing import (
     PackingSolution,
     measure,
 )
-from stagepack.instances.packing.normal_form import cover
+from stagepack.instances.packing.normal_form import cover, graphs
 from stagepack.instances.packing.normal_form.blocks import Blocks
 from tests.instances.packing.moments import held, overlap
 from tests.packing_cases import FEATURES, brute_force, random_packing
@@ -388,7 +388,7 @@ def test_conflicts_are_covered_by_greedy_cliques(seed: int) -> None:
         adjacent[i].add(j)
         adjacent[j].add(i)
     expected = greedy_cover(instance.size.tolist(), adjacent)
-    low, high = np.ascontiguousarray(cover.edges(instance, block).T)
+    low, high = np.ascontiguousarray(graphs.edges(instance, block).T)
     buffer, clique, count, _ = cover.clique_cover(low, high, instance.size, lambda: True)
     assert buffer.tolist() == [member for members in expected for member in members]
     assert clique.tolist() == [c for c, members in enumerate(expected) for _ in members]

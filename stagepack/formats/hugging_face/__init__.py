@@ -1,0 +1,1 @@
+"""Models of Hugging Face by their config.json alone: layers, bytes, arithmetic."""

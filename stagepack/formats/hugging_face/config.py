@@ -1,0 +1,206 @@
+"""``config.json`` of Hugging Face Transformers as a chain: of its fields alone, without weights.
+
+What the file does not say is given beside it: the ``cluster`` (``4xh100``), ``training`` or
+inference, ``sequence`` (4,096 tokens, or as many as the model was made for, if fewer), samples of a
+``microbatch`` (1), ``dtype`` (that of the file), ``phase`` (prefill or decode), ``attention``
+(flash or eager), ``keep`` (all that the backward pass needs, or inputs of layers, which are then
+all recomputed; ``recompute`` chooses which), ``state_bytes`` of the optimiser for each weight (12:
+a copy of the weight and two moments in 32 bits; 8 with weights in 32 bits), ``utilisation``, the
+share of the peak.
+
+In inference all microbatches, as many as devices if not said, have their KV cache in memory.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+
+from stagepack.contracts import JsonObject
+from stagepack.errors import InputError
+from stagepack.formats.hugging_face import families
+from stagepack.formats.hugging_face.costs import Roofline, Work, profile
+from stagepack.formats.hugging_face.fields import Fields
+from stagepack.formats.known import stem_of
+from stagepack.instances import accelerators, clusters
+from stagepack.instances.documents import strict
+from stagepack.instances.pipeline import KIND, Objective, PipelinePartition
+from stagepack.instances.pipeline.native import GIVEN, job
+from stagepack.instances.profile import Cluster, ModelProfile
+from stagepack.instances.words import Parameter, Words
+
+log = logging.getLogger("stagepack")
+DTYPES = {
+    "float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "float8_e4m3fn": 1,
+    "float8_e5m2": 1, "int8": 1,
+}  # fmt: skip
+USUAL = 4096
+"""Tokens of a sample where nothing says how many."""
+UNLIKE = 0.05
+"""Share by which layers may differ in how much slower another device is, before that is told."""
+
+
+def parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
+    """Return the one instance of a file, named after it; of config.json, after the model."""
+    fields = _fields(strict.decode(data, dict))
+    model = families.model(fields)
+    if "cluster" not in given:
+        raise InputError(
+            "is missing: the file does not say on what the model runs",
+            field="cluster",
+            remedy="name the devices, --cluster 4xh100 or 2x8xh100 (two nodes), of "
+            + ", ".join(accelerators.ACCELERATORS),
+        )
+    preset, cluster = clusters.machine(given)
+    work = _work(fields, model, given)
+    share = given.get("utilisation", preset.utilisation)
+    own = Roofline(share * preset.flops_per_cycle, preset.memory_bandwidth)
+    name = fields.model_type if stem_of(file) == "config" else stem_of(file)
+    made = profile(model, work, own, name)
+    if "speed" not in given:
+        cluster = _with_speeds(cluster, made, model, work, share)
+    options: JsonObject = {"training": work.training, **job(given)}
+    options["training"] = work.training
+    caches = any(layer.kv_bytes for layer in made.layers) and not work.training
+    if caches and "tokens" not in given and given.get("objective") != Objective.HEADROOM:
+        samples = work.microbatch * given.get("microbatches", len(cluster))
+        options["tokens"] = samples * (work.sequence + work.decoding)
+    said = f"{work.microbatch} x {work.sequence:,} tokens, {_phase(work)}, {work.width} bytes"
+    log.info("%s: %s parameters, %s a value", name, f"{model.parameters:,}", said)
+    names = [layer.name for layer in made.layers]
+    return [
+        PipelinePartition.from_profile(
+            made,
+            cluster,
+            source=f"config.json of {fields.model_type}: {said} a value",
+            forbidden_cuts=[names.index(second) for _, second in model.together],
+            **options,
+        )
+    ]
+
+
+def _fields(data: JsonObject) -> Fields:
+    """Return the fields of a file."""
+    kind = data.get("model_type")
+    if not isinstance(kind, str):
+        raise InputError(
+            "is missing" if kind is None else "is no text",
+            field="model_type",
+            remedy="known are " + ", ".join(families.FAMILIES),
+        )
+    return Fields(data, kind)
+
+
+def _work(fields: Fields, model: families.Model, given: Words) -> Work:
+    """Return what is computed, of what was given and what the file says."""
+    sequence = given.get("sequence") or model.tokens or min(USUAL, model.context or USUAL)
+    most = model.tokens or model.positions
+    if most and (sequence > most or (model.tokens and sequence != most)):
+        told = "always has" if model.tokens else "has positions for"
+        raise InputError(
+            f"{sequence:,} tokens, but the model {told} {most:,}",
+            field="sequence",
+            remedy="leave it out" if model.tokens else f"give at most {most:,}",
+        )
+    training, phase = bool(given.get("training", False)), given.get("phase", "prefill")
+    if phase == "decode" and (training or not model.generates):
+        why = "training computes whole samples" if training else "not all layers run token by token"
+        raise InputError(f"is decode, but {why}", field="phase", remedy="leave it out")
+    width = DTYPES[given["dtype"]] if "dtype" in given else _width(fields)
+    return Work(
+        microbatch=given.get("microbatch", given.get("batch", 1)),
+        sequence=sequence,
+        width=width,
+        training=training,
+        decoding=phase == "decode",
+        flash=given.get("attention", "flash") == "flash",
+        state=given.get("state_bytes", 8 if width == 4 else 12),
+        recomputed=given.get("keep") == "inputs",
+    )
+
+
+def _width(fields: Fields) -> int:
+    """Return the bytes of a value that a file says, of the whole or of its text model."""
+    said = fields.given
+    inner = said.get("text_config")
+    places = (said, inner if isinstance(inner, dict) else {})
+    for name in ("dtype", "torch_dtype"):
+        for place in places:
+            value = place.get(name)
+            if value is not None:
+                if str(value) not in DTYPES:
+                    raise InputError(
+                        f"{str(value)[:40]!r} is not known here",
+                        field=name,
+                        remedy=f"say it by --set dtype=: {', '.join(DTYPES)}",
+                    )
+                return DTYPES[str(value)]
+    return DTYPES["bfloat16"]
+
+
+def _with_speeds(
+    cluster: Cluster, made: ModelProfile, model: families.Model, work: Work, share: float
+) -> Cluster:
+    """Return a cluster of unlike accelerators with the speeds that each has for a whole model.
+
+    A device's speed is one number for all layers.  Where layers are bound by other things, products
+    or memory, it is right on average, and that is told.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    made : ModelProfile
+        The layers on the first device.
+    model, work
+    share : float
+        Of the peak.
+    """
+    nodes = accelerators.nodes(cluster.name)
+    kinds = {node.name: node.of for node in nodes}
+    if len(kinds) < 2:
+        return cluster
+    first = [layer.forward for layer in made.layers]
+    speeds = {}
+    for name, of in kinds.items():
+        giga = accelerators.CLOCK
+        roof = Roofline(share * of.tflops * 1e12 / giga, of.bandwidth * accelerators.GB / giga)
+        other = [layer.forward for layer in profile(model, work, roof, "").layers]
+        speeds[name] = sum(first) / sum(other)
+        heavy = [one / its for one, its in zip(first, other, strict=True) if one * 100 > sum(first)]
+        if heavy and max(heavy) > min(heavy) * (1 + UNLIKE):
+            log.warning(
+                "layers differ in how fast they are on %s: by %.2f to %.2f, counted as %.2f",
+                name, min(heavy), max(heavy), speeds[name],
+            )  # fmt: skip
+    flat = [node.name for node in nodes for _ in range(node.devices)]
+    return msgspec.structs.replace(
+        cluster,
+        devices=tuple(
+            msgspec.structs.replace(device, speed=1 if speeds[name] == 1 else speeds[name])
+            for device, name in zip(cluster.devices, flat, strict=True)
+        ),
+    )
+
+
+def _phase(work: Work) -> str:
+    if work.training:
+        return "training"
+    return "decode" if work.decoding else "prefill"
+
+
+WORDS: dict[str, Parameter] = {
+    "sequence": Parameter("sequence", int, "tokens of a sample", 1, 2**24),
+    "microbatch": Parameter("microbatch", int, "samples of a microbatch", 1, 2**16),
+    "dtype": Parameter("dtype", str, "type of weights and activations", choices=tuple(DTYPES)),
+    "attention": Parameter(
+        "attention", str, "whether scores are kept (eager)", choices=("flash", "eager")
+    ),
+    "keep": Parameter(
+        "keep", str, "for the backward pass: all, or inputs of layers", choices=("all", "inputs")
+    ),
+    "phase": Parameter(
+        "phase", str, "of inference: all tokens, or the next one", choices=("prefill", "decode")
+    ),
+}
+CONTEXTS = {KIND: GIVEN - {"kv_bytes"} | {*WORDS, "batch", "state_bytes", "utilisation"}}

@@ -1,0 +1,204 @@
+"""GPUs, TPUs and links by name, with the figures of public datasheets, and clusters of them.
+
+``4xh100`` are four in a node, ``2x8xh100`` two nodes of eight, ``h100:4+a100-80:4`` one node after
+another; ``@pcie5`` names the link within nodes, ``@nvlink4/ib-ndr`` also that between them.
+
+Devices are where the chain puts them: device i sends to device i + 1 over the link within its node,
+or, if it is the last there, over that between nodes.  Bandwidths are of one direction.  The host is
+behind PCIe.  A datasheet's GB is 10**9 bytes; devices have some more, which is left to the
+driver, the context and buffers of communication.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NoReturn
+
+from stagepack.errors import InputError
+from stagepack.instances.profile import Cluster, Device, Link
+
+CLOCK = 1_000_000_000
+"""Times are in nanoseconds."""
+ACHIEVED = 0.5
+"""Share of the peak FLOP/s that layers are taken to reach.
+
+An assumption, between what is published of whole training steps: 38 to 43 % (Llama 3 405B on 8,192
+to 16,384 H100; Dubey et al., *The Llama 3 Herd of Models*, 2024, table 4) and 42 to 56 % (GPT of 22
+billion to a trillion on A100; Korthikanti et al., 2022, table 5).
+"""
+MOST = 65_536
+
+LINKS = {
+    # name: (GB/s in one direction, source)
+    "nvlink3": (300, "NVIDIA A100 datasheet: NVLink 600 GB/s, both directions"),
+    "nvlink4": (450, "NVIDIA H100 datasheet: NVLink 900 GB/s, both directions"),
+    "nvlink5": (900, "NVIDIA DGX B200 datasheet: NVLink 1.8 TB/s a GPU, both directions"),
+    "infinity-fabric": (64, "AMD Instinct MI300X datasheet: links of 128 GB/s, both directions"),
+    "ici-v5e": (50, "Google Cloud TPU v5e: 1,600 Gbit/s a chip on four links"),
+    "pcie4": (31.508, "PCI Express 4.0: 16 GT/s, 16 lanes, 128b/130b"),
+    "pcie5": (63.015, "PCI Express 5.0: 32 GT/s, 16 lanes, 128b/130b"),
+    "ib-hdr": (25, "InfiniBand HDR: 200 Gbit/s a port, one port a device"),
+    "ib-ndr": (50, "InfiniBand NDR: 400 Gbit/s a port, one port a device"),
+}
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """A device by name.
+
+    Attributes
+    ----------
+    memory : int
+        Bytes.
+    tflops : float
+        Dense bf16 products with 32-bit sums at the peak, 10**12 operations a second.
+    bandwidth : int
+        Of its memory, 10**9 bytes a second.
+    near, far, host : str
+        Links within a node, between nodes and to the host.
+    source : str
+    """
+
+    memory: int
+    tflops: float
+    bandwidth: int
+    near: str
+    far: str
+    host: str
+    source: str
+
+
+GB = 10**9
+ACCELERATORS = {
+    "a100-40": Accelerator(
+        40 * GB, 312, 1555, "nvlink3", "ib-hdr", "pcie4", "NVIDIA A100 datasheet, 2021: SXM 40 GB"
+    ),
+    "a100-80": Accelerator(
+        80 * GB, 312, 2039, "nvlink3", "ib-hdr", "pcie4", "NVIDIA A100 datasheet, 2021: SXM 80 GB"
+    ),
+    "h100": Accelerator(
+        80 * GB, 989.5, 3350, "nvlink4", "ib-ndr", "pcie5",
+        "NVIDIA H100 datasheet, 2023: SXM, half of 1,979 with sparsity",
+    ),
+    "h200": Accelerator(
+        141 * GB, 989.5, 4800, "nvlink4", "ib-ndr", "pcie5",
+        "NVIDIA H200 datasheet, 2024: SXM, half of 1,979 with sparsity",
+    ),
+    "b200": Accelerator(
+        180 * GB, 2250, 8000, "nvlink5", "ib-ndr", "pcie5",
+        "NVIDIA DGX B200 datasheet, 2024: an eighth of 1,440 GB and 64 TB/s; a quarter of "
+        "72 PFLOP/s FP8 with sparsity, by eight",
+    ),
+    "l40s": Accelerator(
+        48 * GB, 362, 864, "pcie4", "ib-hdr", "pcie4",
+        "NVIDIA L40S datasheet, 2023: 362.05, 733 with sparsity",
+    ),
+    "rtx-4090": Accelerator(
+        24 * GB, 165.2, 1008, "pcie4", "ib-hdr", "pcie4",
+        "NVIDIA Ada GPU Architecture, 2022, appendix A: RTX 4090, bf16 with FP32 accumulate",
+    ),
+    "mi300x": Accelerator(
+        192 * GB, 1307.4, 5300, "infinity-fabric", "ib-ndr", "pcie5",
+        "AMD Instinct MI300X datasheet, 2023",
+    ),
+    "tpu-v5e": Accelerator(
+        16 * GB, 197, 819, "ici-v5e", "ici-v5e", "pcie4", "Google Cloud documentation: TPU v5e"
+    ),
+}  # fmt: skip
+PART = re.compile(r"(?:(?:([0-9]+)x)?([0-9]+)x)?([a-z][a-z0-9-]*?)(?::([0-9]+))?")
+
+
+@dataclass(frozen=True)
+class Node:
+    """Some equal devices of a node, the link between them, and that to other nodes."""
+
+    name: str
+    devices: int
+    near: str
+    far: str
+
+    @property
+    def of(self) -> Accelerator:
+        """What each of its devices is."""
+        return ACCELERATORS[self.name]
+
+
+def names() -> tuple[str, ...]:
+    """Return how clusters of accelerators are named, ``Nx`` before each."""
+    return tuple(f"Nx{name}" for name in ACCELERATORS)
+
+
+def nodes(text: str) -> tuple[Node, ...]:
+    """Return the nodes that a name says, in order; () for a name of another form.
+
+    What has the form and names no accelerator or link that is known is refused with those that are.
+    """
+    devices, at, links = text.lower().partition("@")
+    parts = [PART.fullmatch(part) for part in devices.split("+")]
+    if not all(part and (part[2] or part[4] or part[3] in ACCELERATORS) for part in parts):
+        return ()
+    chosen = _links(links) if at else None
+    found: list[Node] = []
+    for part in filter(None, parts):
+        name, count = part[3], int(part[4] or part[2] or 1)
+        if name not in ACCELERATORS:
+            _refuse(f"unknown accelerator {name!r}", ACCELERATORS)
+        if part[4] and part[2]:
+            _refuse(f"{part[0]!r} counts devices twice", ["4xh100", "h100:4", "2x8xh100"])
+        near, far = chosen or (ACCELERATORS[name].near, ACCELERATORS[name].far)
+        found += [Node(name, count, near, far)] * int(part[1] or 1)
+        if not 1 <= count <= MOST or not 1 <= sum(node.devices for node in found) <= MOST:
+            _refuse(f"{part[0]!r} is not 1 to {MOST:,} devices", ["4xh100", "2x8xh100"])
+    return tuple(found)
+
+
+def cluster(name: str, found: tuple[Node, ...]) -> Cluster:
+    """Return the cluster of some nodes, its devices in their order; speeds are those of products.
+
+    Between nodes of unlike links the slower one counts.
+    """
+    flat = [node for node in found for _ in range(node.devices)]
+    within = [at for node in found for at in (*([True] * (node.devices - 1)), False)][:-1]
+    between = [
+        one.near if near else min(one.far, other.far, key=lambda link: LINKS[link][0])
+        for near, (one, other) in zip(within, pairwise(flat), strict=True)
+    ]
+    links = [flat[0].near, *between, flat[-1].near]  # ends alike: what counts there is the host's
+    first = flat[0].of.tflops
+    return Cluster(
+        name=name,
+        clock=CLOCK,
+        host_recv=_link(flat[0].of.host),
+        host_send=_link(flat[-1].of.host),
+        devices=tuple(
+            Device(
+                name=f"{node.name} {at}",
+                memory=node.of.memory,
+                speed=1 if node.of.tflops == first else node.of.tflops / first,
+                recv=_link(links[at]),
+                send=_link(links[at + 1]),
+            )
+            for at, node in enumerate(flat)
+        ),
+    )
+
+
+def _links(text: str) -> tuple[str, str]:
+    """Return the links within nodes and between them that stand behind an ``@``."""
+    near, _, far = text.partition("/")
+    for link in (near, far or near):
+        if link not in LINKS:
+            _refuse(f"unknown link {link!r}", LINKS)
+    return near, far or near
+
+
+def _link(name: str) -> Link:
+    return Link(GBps=LINKS[name][0] * GB / 2**30)
+
+
+def _refuse(problem: str, known: Iterable[str]) -> NoReturn:
+    remedy = "choose one of " + ", ".join(known)
+    raise InputError(problem, field="cluster", remedy=remedy)
