@@ -215,8 +215,8 @@ def _shown(plan: ModelPlan, time_limit: float | None) -> ModelPlan:
         found = verify(whole, plan.bound, plan.proof, data, time_limit=limit, rules=steps.QUICK)
     plan = dataclasses.replace(plan, interrupted=interrupts.asked)
     if found.proof is not None:
-        own = not found.false and found.detail == data.get("rule")
-        data = data if own else {"rule": found.detail}
+        given = not found.false and found.detail == data.get("rule")
+        data = data if given else {"rule": found.detail}
         return dataclasses.replace(plan, proof=found.proof, evidence=data)
     return dataclasses.replace(plan, proof=proof, evidence={})
 
