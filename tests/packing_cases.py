@@ -136,7 +136,7 @@ def random_packing(
             Memory(
                 name,
                 max(1, int(load * rng.uniform(0.2, 0.9)))
-                if objective is not Objective.PEAK or rng.random() < 0.5
+                if objective is Objective.FIT or rng.random() < 0.5
                 else None,
                 0,
                 tuple(_spans(rng, 1, 4 * scale)) if rng.random() < 0.3 else (),

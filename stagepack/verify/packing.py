@@ -151,13 +151,13 @@ def _at_once(instance: PackingData, members: set[int], claimed: Claimed) -> set[
 
 
 def _memories(instance: PackingData, evidence: Evidence, claimed: Claimed) -> None:
-    if not instance.memories:
-        raise UnprovedError("there is one memory without a name")
     where, seen, least = _homes(instance, claimed), set[int](), 0
-    if claimed.bound is None and not all(where):
+    if claimed.bound is None and instance.memories and not all(where):
         return  # some buffer has no place at all
     for crowd in evidence["sets"]:
         memories = {index for index in crowd["memories"] if 0 <= index < len(instance.memories)}
+        if seen & memories or not memories:
+            raise UnprovedError("a memory counts twice, or there is none")
         if "moment" in crowd:
             held = _alive(instance, crowd["moment"], claimed, crowd)
         else:
@@ -169,8 +169,6 @@ def _memories(instance: PackingData, evidence: Evidence, claimed: Claimed) -> No
         room = sum(math.inf if limit is None else limit for limit in limits)
         if claimed.bound is None and needed > room:
             return
-        if seen & memories:
-            raise UnprovedError("a memory counts twice")
         seen |= memories
         least += needed
     if claimed.bound is None or instance.objective.value not in PEAKS:

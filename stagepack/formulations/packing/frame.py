@@ -110,7 +110,7 @@ class Frame:
         self.low, self.high = blocks.low // unit, blocks.high // unit
         self.step = np.lcm(blocks.alignment, unit) // unit
         self.upper = upper
-        self.limits = self._make_limits()
+        self.limits = self._make_limits([room for _, room in rooms])
         self.height = max(self.limits)
         # Circular lifetimes, conflict graphs and gaps: a block has its pieces anywhere.
         self.pieces = [
@@ -138,10 +138,9 @@ class Frame:
 
     # ------------------------------------------------------------------ where memory ends
 
-    def _make_limits(self) -> list[int]:
+    def _make_limits(self, rooms: list[Blocks]) -> list[int]:
         """Return the end of each memory, in units; what an allocation needs where it has none."""
         instance, unit = self.instance, self.unit
-        stacked = self._stacked()
         limits = [memory.capacity for memory in instance.memories] or [instance.ceiling]
         if instance.banks is not None:
             end = instance.banks.count * instance.banks.nbytes
@@ -149,16 +148,19 @@ class Frame:
         if self.upper is not None and self.minimises_peak:
             # Allocations as high as the known one stay in the model, the known one with them.
             limits = [self.upper if limit is None else min(limit, self.upper) for limit in limits]
-        return [stacked if limit is None else limit // unit for limit in limits]
+        return [
+            self._stacked(room) if limit is None else limit // unit
+            for room, limit in zip(rooms, limits, strict=True)
+        ]
 
-    def _stacked(self) -> int:
-        """Return a height that suffices: everything on top of one another, on any support."""
-        supports = [self.blocks.range_low]
+    def _stacked(self, room: Blocks) -> int:
+        """Return a height that suffices: all of a memory on top of one another, on any support."""
+        supports = [room.range_low]
         if self.instance.objective is Objective.MOVES:
             supports.append(self.instance.previous)
         highest = max((int(part.max()) for part in supports if len(part)), default=0)
-        steps = int((self.size + self.step).sum())
-        return -(-highest // self.unit) + steps
+        steps = int(room.size.sum() + np.lcm(room.alignment, self.unit).sum())
+        return -(-(highest + steps) // self.unit)
 
     @property
     def minimises_peak(self) -> bool:

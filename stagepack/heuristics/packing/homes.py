@@ -15,6 +15,7 @@ import numpy as np
 from stagepack.instances.joining import Joined
 from stagepack.instances.packing import relations
 from stagepack.instances.packing.instance import LmemPacking
+from stagepack.instances.packing.normal_form.blocks import Blocks
 from stagepack.instances.packing.problem import Objective
 from stagepack.instances.profile import Array
 
@@ -101,9 +102,12 @@ def _share(instance: LmemPacking, where: Array, memories: tuple[int, ...], buffe
         limited = all(level.capacity is not None for level in levels)
         objective = Objective.FIT if limited else Objective.PEAK
     if len(memories) == 1:
-        alone = alone_in(instance, memories[0], buffers, objective=objective)
-        if objective is Objective.PENALTIES and alone.capacity is None:
-            alone = alone.replace(capacity=_enough(alone))
+        endless = objective is Objective.PENALTIES and levels[0].capacity is None
+        alone = alone_in(
+            instance, memories[0], buffers, objective=Objective.PEAK if endless else objective
+        )
+        if endless:
+            alone = alone.replace(objective=objective, capacity=_enough(alone))
         return Share(memories, buffers, alone, constant)
     if len(memories) == len(levels) == len(instance.memories) and objective is instance.objective:
         return Share(memories, buffers, instance.replace(homes=where), constant)
@@ -134,8 +138,7 @@ def alone_in(instance: LmemPacking, memory: int, buffers: Array, **changes: obje
 
 
 def _enough(instance: LmemPacking) -> int:
-    """Return a capacity that no best placement needs to exceed: all buffers on any support."""
-    support = [0, *instance.fixed.tolist(), *(high for _, high in instance.reserved)]
-    support += [item.low for item in instance.allowed]
-    room = instance.size + instance.alignment + (instance.segment or 0)
-    return int(max(support) + room.sum())
+    """Return a capacity that no best placement needs to exceed: all blocks on any support."""
+    blocks = Blocks.of(instance)  # within segments they have ranges as far as any needs
+    stacked = (blocks.size + blocks.alignment).sum() + (instance.segment or 0)
+    return int(blocks.range_low.max(initial=0) + stacked)

@@ -10,6 +10,7 @@ import pytest
 import stagepack as sp
 from stagepack.errors import InputError
 from stagepack.evidence import Proof
+from stagepack.formulations import packing as formulations
 from stagepack.instances.packing import LmemPacking, Memory, Objective, PackingSolution
 from stagepack.methods import packing as methods
 from stagepack.result import Result, Status
@@ -346,3 +347,34 @@ def test_views_that_the_alignment_of_a_memory_cannot_have_live_in_another() -> N
     sp.solve(instance, method="spill-by-value")  # which fails no check
     for method in ("auto", "cp-sat"):
         assert sp.solve(instance, method=method).solution is not None
+
+
+def test_penalties_in_a_memory_without_an_end() -> None:
+    """Groups that are aligned to 3, 4 and 5 lie 60 bytes apart."""
+    for others in ((), (Memory("tiny", 1),)):
+        instance = LmemPacking.from_arrays(
+            [2] * 6,
+            [0, 1, 2] * 2,
+            [1, 2, 3] * 2,
+            alignment=[3, 4, 5] * 2,
+            colocated=[(0, 1, 2), (3, 4, 5)],
+            penalties=[(0, 4, 1)],
+            objective="penalties",
+            memories=[Memory("endless", None), *others],
+        )
+        result = sp.solve(instance)
+        assert (result.status, result.objective) == (Status.OPTIMAL, 0)
+
+
+def test_what_is_reserved_in_a_memory_without_an_end_is_no_end_to_models() -> None:
+    instance = LmemPacking.from_arrays(
+        [3, 4],
+        [0, 0],
+        [1, 1],
+        objective="peak",
+        memories=[Memory("high", None, reserved=((0, 100),), alignment=8), Memory("tiny", 2)],
+    )
+    assert not formulations.CpSat(instance).infeasible
+    for method in ("auto", "cp-sat"):
+        result = sp.solve(instance, method=method)
+        assert (result.status, result.objective) == (Status.OPTIMAL, 115)
