@@ -17,7 +17,6 @@ from stagepack.evidence import Evidence, witness
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking, Objective
 from stagepack.instances.packing.normal_form.blocks import Blocks
-from stagepack.instances.packing.normal_form.graphs import conflicting
 from stagepack.instances.profile import Array
 
 
@@ -53,6 +52,8 @@ def heavy_clique(
     if instance.conflicts is None or known:
         return 0, []
     keep_going()  # the normal form of many conflicts took its time
+    from stagepack.instances.packing.normal_form.graphs import conflicting
+
     i, j = blocks.block[conflicting(instance).T]
     least = np.minimum.reduceat(blocks.high - blocks.low, blocks.piece_ptr[:-1])
     around = least.copy()

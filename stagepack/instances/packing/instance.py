@@ -164,8 +164,9 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
                     "replaces lifetimes", field="conflicts", remedy="give start and end, or this"
                 )
             start, end = np.zeros(n, dtype=np.int64), np.ones(n, dtype=np.int64)
-        levels = relations.memories(memories)
-        priced = relations.penalties(penalties, n)
+        memories = tuple(memories)
+        levels = relations.memories(memories) if memories else ()
+        priced = None if penalties is None else relations.penalties(penalties, n)
         none = np.full(n, -1, dtype=np.int64)
         one = 1 if alignment is None else in_bytes(alignment, "alignment")
 
@@ -192,7 +193,9 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
             in_place=_pairs(in_place, "in_place", n),
             banks=None if banks is None else validate.banks(banks, n),
             memories=levels,
-            homes=relations.homes(homes, n, [memory.name for memory in levels]),
+            homes=None
+            if homes is None
+            else relations.homes(homes, n, [memory.name for memory in levels]),
             exclusive=tuple(sorted({integer(i, "exclusive") for i in exclusive})),
             apart=_pairs(apart, "apart", n),
             exempt=_pairs(exempt, "exempt", n),
@@ -209,7 +212,9 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
             lifetimes=lifetimes,
         )
         validate.instance(built)
-        relations.check(built)
+        told = built.views or built.colocated or built.exclusive or built.apart or built.exempt
+        if told or built.segment is not None:
+            relations.check(built)
         return built
 
     @classmethod

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import stagepack as sp
+from stagepack.errors import InputError
 from stagepack.formulations import packing as formulations
 from stagepack.instances.packing import Banks, LmemPacking, PackingSolution
 from stagepack.instances.packing.normal_form.blocks import Blocks
@@ -243,3 +244,9 @@ def test_evidence_is_what_the_verifier_accepts() -> None:
     result = sp.solve(full)
     assert result.status == "INFEASIBLE"
     assert not sp.check_result(full, result).false
+
+
+def test_segments_below_a_far_address_are_refused_by_name() -> None:
+    far = LmemPacking.from_arrays([8, 8], [0, 0], [1, 1], fixed=[2**40, -1], segment=64)
+    with pytest.raises(InputError, match=r"segments of 64 bytes .* give lower addresses"):
+        sp.solve(far, time_limit=1)

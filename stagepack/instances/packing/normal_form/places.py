@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.packing import relations
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.problem import Objective
@@ -19,6 +20,11 @@ Span = tuple[int, int]
 
 FAR = 2**62
 """Where address ranges without an end do end."""
+
+MOST_RANGES = 50_000_000
+"""Ranges of all blocks together beyond which segments are refused: 0.8 GB."""
+SLOWER = 50
+"""By so many times a range of a block that is limited by itself takes longer."""
 
 
 def grouping(instance: LmemPacking) -> tuple[Array, Array, Array]:
@@ -139,6 +145,9 @@ def ranges(
     everywhere = np.flatnonzero(~free_to_go).tolist()
     if not (instance.reserved or walls):
         everywhere = sorted(given)
+    if walls and instance.segment is not None:
+        many = top // instance.segment
+        _require_few(instance, max(many * len(size), SLOWER * many * len(everywhere)))
     places: dict[int, list[Span]] = {}
     for buffer in everywhere:
         nbytes, at = int(instance.size[buffer]), int(block[buffer])
@@ -210,6 +219,17 @@ def _within_segments(free: list[Span], segment: int | None, top: int) -> list[Sp
         for low, high in free
         for at in range(low // segment * segment, min(high, top), segment)
     ]
+
+
+def _require_few(instance: LmemPacking, count: int) -> None:
+    """Refuse segments of which, below the highest address that counts, there are too many."""
+    if count > MOST_RANGES:
+        raise InputError(
+            f"{count:,} places in segments of {instance.segment:,} bytes lie below the highest "
+            "fixed, allowed or reserved address",
+            field="segment",
+            remedy="give lower addresses, or leave out the segment for them",
+        )
 
 
 def _sufficient(instance: LmemPacking, block: Array, size: Array, alignment: Array) -> int:
