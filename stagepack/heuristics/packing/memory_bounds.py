@@ -143,14 +143,11 @@ def _peaks(found: list[Crowd]) -> tuple[int, Evidence]:
 
 def overload(instance: LmemPacking, found: list[Crowd]) -> tuple[str, Evidence] | None:
     """Return why memories cannot hold what must live there, in words, and what shows it."""
-    for crowd in found:
-        levels = [instance.memories[k] for k in crowd.shown["memories"]]
-        limits = [level.capacity for level in levels if level.capacity is not None]
-        excess = crowd.nbytes - sum(limits)
-        if len(limits) < len(levels) or excess <= 0:
-            continue
-        names = ", ".join(level.name for level in levels)
-        has = f"the {sum(limits):,} of {names}"
+    short = [(crowd, _excess(instance, crowd)) for crowd in found]
+    short = [(crowd, excess) for crowd, excess in short if excess > 0]
+    for crowd, excess in short:
+        names = _names(instance, crowd)
+        has = f"the {crowd.nbytes - excess:,} of {names}"
         when = "alive together or kept apart"
         if instance.conflicts is not None:
             when = "that all conflict with one another"
@@ -161,8 +158,22 @@ def overload(instance: LmemPacking, found: list[Crowd]) -> tuple[str, Evidence] 
             f"{crowd.nbytes:,} bytes, {excess:,} more than {has}; "
             f"{_remedy(instance, crowd, excess)}"
         )
+        for other, lacking in short:
+            if not other.mask & crowd.mask:
+                why += f"; {_names(instance, other)} lacks {lacking:,} bytes, too"
         return why, witness("memories", sets=[crowd.shown])
     return None
+
+
+def _excess(instance: LmemPacking, crowd: Crowd) -> int:
+    """Return by how much a crowd exceeds its memories; 0 where one of them has no end."""
+    limits = [instance.memories[k].capacity for k in crowd.shown["memories"]]
+    room = [limit for limit in limits if limit is not None]
+    return crowd.nbytes - sum(room) if len(room) == len(limits) else 0
+
+
+def _names(instance: LmemPacking, crowd: Crowd) -> str:
+    return ", ".join(instance.memories[k].name for k in crowd.shown["memories"])
 
 
 def _remedy(instance: LmemPacking, crowd: Crowd, excess: int) -> str:

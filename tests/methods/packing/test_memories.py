@@ -378,3 +378,11 @@ def test_what_is_reserved_in_a_memory_without_an_end_is_no_end_to_models() -> No
     for method in ("auto", "cp-sat"):
         result = sp.solve(instance, method=method)
         assert (result.status, result.objective) == (Status.OPTIMAL, 115)
+
+
+def test_every_memory_that_lacks_bytes_is_named() -> None:
+    crowded = LmemPacking.from_arrays(
+        [3, 3, 3, 4], [0] * 4, [1] * 4, memories=[("near", 5), ("far", 4)],
+        homes={0: ["near"], 1: ["near"], 2: ["far"], 3: ["far"]},
+    )  # fmt: skip
+    assert "lacks 3 bytes, too" in sp.solve(crowded).reason
