@@ -182,7 +182,9 @@ def test_ranks_are_put_on_the_devices_of_a_free_order(
     assert not caplog.messages
 
 
-@pytest.mark.parametrize("tool", ["vllm", "sglang", "deepspeed", "torch"])
+@pytest.mark.parametrize(
+    "tool", ["vllm", "sglang", "deepspeed", "torch", "llama.cpp", "vllm-offload"]
+)
 def test_several_stages_a_device_are_refused_before_anything_is_solved(tool: str) -> None:
     instance = chain(LLAMA, 2).replace(stages_per_device=2)
     with pytest.raises(InputError, match="placement: devices have several stages"):

@@ -13,7 +13,7 @@ from itertools import chain, pairwise
 import numpy as np
 
 from stagepack.errors import InputError
-from stagepack.formats.roles import device_list, transformer_choices
+from stagepack.formats.roles import device_list, require_placed, transformer_choices, units_of
 from stagepack.instances.pipeline.choices import settled
 from stagepack.instances.pipeline.data import PipelineSolution
 from stagepack.instances.pipeline.instance import PipelinePartition
@@ -22,6 +22,18 @@ from stagepack.instances.words import Parameter
 CPU = ("cpu",)
 TENSORS = Parameter("tensors", str, "which tensors of a layer are on the CPU")
 EXPERTS = "ffn_.*_exps"
+
+
+def require_alone(
+    instance: PipelinePartition, *, letters: str = "", tensors: str = EXPERTS
+) -> None:
+    """Refuse several stages a device, which no cut could mend, before any is looked for.
+
+    `letters` and `tensors` are those of :func:`llama`.
+    """
+    TENSORS.of(tensors)
+    units_of(instance, letters)
+    require_placed(instance)
 
 
 def vllm(instance: PipelinePartition, solution: PipelineSolution, *, letters: str = "") -> str:

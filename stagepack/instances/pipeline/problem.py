@@ -180,11 +180,17 @@ PROBLEM = Problem(
         "vllm": Tool(
             "serving.layers.vllm", "VLLM_PP_LAYER_PARTITION", LETTERS, requires="require_layers"
         ),
-        "vllm-offload": Tool("serving.offload.vllm", "--cpu-offload-gb of vLLM", LETTERS_ALONE),
+        "vllm-offload": Tool(
+            "serving.offload.vllm",
+            "--cpu-offload-gb of vLLM",
+            LETTERS_ALONE,
+            requires="require_alone",
+        ),
         "llama.cpp": Tool(
             "serving.offload.llama",
             "--tensor-split and --override-tensor of llama.cpp",
             {**LETTERS_ALONE, "tensors": "tensors of a layer that are on the CPU: ffn_.*_exps"},
+            requires="require_alone",
         ),
         "sglang": Tool(
             "serving.layers.sglang", "SGLANG_PP_LAYER_PARTITION", LETTERS, requires="require_layers"
