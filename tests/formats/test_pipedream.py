@@ -248,3 +248,16 @@ def test_vgg16_as_pipedream_asks(data_dir: Path) -> None:
     result = sp.solve(instance)
     assert result.status == "OPTIMAL"
     assert result.objective == pytest.approx(205_521, abs=0.5)
+
+
+def test_what_is_read_as_inference_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    given: dict[str, Any] = {"kind": "graph-partition", "devices": 2, "bandwidth": 10}
+    path = graph(tmp_path, *SMALL)
+    sp.read(path, **given)
+    sp.read(path, **given, objective="sum", training=True)
+    sp.read(path, **given, objective="sum", training=False)
+    assert not caplog.messages
+    sp.read(path, **given, objective="sum")
+    assert caplog.messages[0].startswith("inference: backward passes of the profile do not count")

@@ -44,6 +44,7 @@ Devices are not in the file: they must be given beside it: ``devices`` or, for a
 from __future__ import annotations
 
 import heapq
+import logging
 import re
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_EVEN, Decimal
@@ -66,6 +67,7 @@ from stagepack.instances.problem import VOCABULARY
 from stagepack.instances.profile import LayerProfile, Lifetimes, ModelProfile
 from stagepack.instances.words import LARGEST, Words
 
+log = logging.getLogger("stagepack")
 NODE = re.compile(r"(\S+) -- (.*) -- (forward_compute_time=.*?)(?: -- stage_id=[-\w]*)?")
 NUMBER = re.compile(r"[0-9]{1,25}(\.[0-9]{0,25})?([eE][+-]?[0-9]{1,2})?")
 GETITEM = re.compile(r"__getitem__\((-?[0-9]{1,9})\)")
@@ -295,6 +297,8 @@ def _parse_graph(data: bytes, given: Words, file: str) -> list[GraphPartition]:
             field="training",
             remedy="give --training, or objective sum",
         )
+    if not training and "training" not in given:
+        log.warning("inference: backward passes of the profile do not count; --training adds them")
     nodes = _in_order(_pruned(_read_nodes(strict.text(data))))
     whole = _two_passes(nodes, unit) if passes else _one_pass(nodes, unit, training)
     whole |= changes(given, whole)
