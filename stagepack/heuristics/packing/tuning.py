@@ -384,7 +384,7 @@ class ModelTuning(Tuning):
 class PenaltyTuning(Tuning):
     """Pairs that share addresses at a cost."""
 
-    not_zero = ("step", "leg", "hottest", "coldest", "first", "rounds", "tried")
+    not_zero = ("step", "leg", "hottest", "reheated", "coldest", "first", "rounds", "tried")
 
     step: float = 2.7e-9
     """Seconds of a step of annealing; measured."""
