@@ -128,7 +128,9 @@ REVEALED = [
 def test_what_is_solved_says_what_comes_out(fresh: Path, tmp_path: Path) -> None:
     lines = mypy(fresh, tmp_path, textwrap.dedent(RIGHT))
     revealed = [re.findall(r'Revealed type is "(.*)"', line) for line in lines]
-    assert [re.sub(r"[\w.]+\.(?=\w)", "", found[0]) for found in revealed if found] == REVEALED
+    short = [re.sub(r"[\w.]+\.(?=\w)", "", found[0]) for found in revealed if found]
+    # mypy 1 writes X | Any so.
+    assert [re.sub(r"Union\[(\w+), Any\]", r"\1 | Any", one) for one in short] == REVEALED
     assert len(lines) == len(REVEALED), lines
 
 
