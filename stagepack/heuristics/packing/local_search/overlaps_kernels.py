@@ -102,7 +102,7 @@ def _cheapest(i: int, ceiling: int, search: Overlaps) -> tuple[float, int, float
         bend[k + 3], slope[k + 3] = high, weight
         k += 4
         now += weight * max(0, _overlap(i, offsets[i], j, search))
-    _sort(bend, slope, k)
+    sort(bend, slope, k)
     # Swept from the lowest bend; before the first nothing overlaps... nor counts: places below 0
     # are no places.
     cost, rising, ties = 0.0, 0.0, 1
@@ -129,8 +129,11 @@ def _cheapest(i: int, ceiling: int, search: Overlaps) -> tuple[float, int, float
 
 
 @step
-def _sort(bend: Array, slope: Array, many: int) -> None:
-    """Sort the first entries by bend, in place: Shell's sort, a few hundred of them mostly."""
+def sort(bend: Array, slope: Array, many: int) -> None:
+    """Sort the first entries by bend, in place: Shell's sort, a few hundred of them mostly.
+
+    Both arrays have `many` entries at least.
+    """
     gap = 1
     while gap < many // 3:
         gap = 3 * gap + 1

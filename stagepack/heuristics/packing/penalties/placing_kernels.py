@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stagepack.heuristics.packing.local_search.overlaps_kernels import sort
 from stagepack.heuristics.random_kernels import draw
 from stagepack.instances.profile import Array
 from stagepack.kernels.compiled import compiled, step
@@ -54,22 +55,6 @@ class Placing(NamedTuple):
 
 
 @step
-def _sort(at: Array, change: Array, many: int) -> None:
-    """Sort the first entries by `at`, in place: Shell's sort."""
-    gap = 1
-    while gap < many // 3:
-        gap = 3 * gap + 1
-    while gap > 0:
-        for r in range(gap, many):
-            key, more, q = at[r], change[r], r
-            while q >= gap and at[q - gap] > key:
-                at[q], change[q] = at[q - gap], change[q - gap]
-                q -= gap
-            at[q], change[q] = key, more
-        gap //= 3
-
-
-@step
 def _places(i: int, search: Placing) -> int:
     """Write the places of block i, one or two a stretch of equal weight; return how many."""
     at, change, offsets = search.at, search.change, search.offsets
@@ -79,7 +64,7 @@ def _places(i: int, search: Placing) -> int:
         at[events], change[events] = where + search.low[e], search.weight[e]
         at[events + 1], change[events + 1] = where + search.high[e] + 1, -search.weight[e]
         events += 2
-    _sort(at, change, events)
+    sort(at, change, events)
     for r in range(search.range_ptr[i], search.range_ptr[i + 1]):
         here, last, weight, k = search.begin[r], search.last[r], 0.0, 0
         while here <= last:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from itertools import chain, repeat
 
 import numpy as np
 
@@ -38,9 +40,11 @@ def test_all_placements_keep_to_segments() -> None:
         if not dive.unsupported(blocks.rounded):
             order = np.lexsort(dive.ORDERS["area-longest"](Measures(blocks.rounded))[::-1])
             found.append(dive.place(blocks.rounded, order))
-            asked = iter(range(9))
-            going = lambda asked=asked: next(asked, None) is not None  # noqa: E731
-            found.append(cores.best(blocks.rounded, keep_going=going))
+            found.append(
+                cores.best(
+                    blocks.rounded, keep_going=partial(next, chain([True] * 9, repeat(False)))
+                )
+            )
         if found[0] is not None and not annealing.unsupported(blocks):
             found.append(annealing.improve(blocks, found[0], target=0, legs=3))
         assert sum(offsets is not None for offsets in found) > 10
