@@ -250,3 +250,12 @@ def test_segments_below_a_far_address_are_refused_by_name() -> None:
     far = LmemPacking.from_arrays([8, 8], [0, 0], [1, 1], fixed=[2**40, -1], segment=64)
     with pytest.raises(InputError, match=r"segments of 64 bytes .* give lower addresses"):
         sp.solve(far, time_limit=1)
+
+
+def test_more_exemptions_than_are_looked_at_are_refused_by_name() -> None:
+    n = 2_002
+    many = LmemPacking.from_arrays(
+        np.full(n, 8), np.arange(n), np.arange(n) + 2, exempt=[(i, i + 1) for i in range(n - 1)]
+    )
+    with pytest.raises(InputError, match=r"exempt: 2,002 buffers .* give conflicts"):
+        sp.solve(many, time_limit=1)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stagepack.errors import InputError
 from stagepack.instances.arrays import distinct
 from stagepack.instances.packing.instance import LmemPacking
 from stagepack.instances.packing.normal_form.meetings import Looks
@@ -24,6 +25,9 @@ from stagepack.instances.profile import Array
 
 MOST_TOGETHER = 2_000
 """Buffers kept apart from others up to which it is looked at who of them is alive together."""
+
+MOST_EXEMPT = 2_000
+"""Buffers with exemptions at most, of which each may be a class of its own: 3 s of looking."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +68,14 @@ def turns(instance: LmemPacking, block: Array, rows: Array, looks: Looks) -> Tur
         Asked now and then.
     """
     exempt = _between_blocks(instance, instance.exempt, block)
+    many = len(np.unique(exempt))
+    if many > MOST_EXEMPT:
+        raise InputError(
+            f"{many:,} buffers are exempt from others, more than the {MOST_EXEMPT:,} that are "
+            "looked at",
+            field="exempt",
+            remedy="leave out pairs that are never alive together, or give conflicts",
+        )
     if len(instance.exclusive):
         exempt = exempt[~np.isin(exempt, instance.exclusive).any(axis=1)]
     if not (len(exempt) or instance.apart or instance.exclusive):
