@@ -86,11 +86,12 @@ def sharing(instance: PackingData) -> dict[int, list[int]]:
 
     They have one place, or one lies in place of or inside of the other, or is exempt from it.
     """
-    groups = [set(group) for group in instance.colocated]
+    place = {i: group for group in map(set, instance.colocated) for i in group}
     for view in instance.views:
-        pair = {view.buffer, view.host}
-        met = [group for group in groups if group & pair]
-        groups = [group for group in groups if group not in met] + [pair.union(*met)]
+        less, more = sorted((place.get(i, {i}) for i in (view.buffer, view.host)), key=len)
+        more |= less
+        place.update(dict.fromkeys((*less, view.buffer, view.host), more))
+    groups = {id(group): group for group in place.values()}.values()
     found: dict[int, list[int]] = {}
     for number, group in enumerate((*groups, *instance.in_place, *instance.exempt)):
         for i in group:
