@@ -217,7 +217,10 @@ def require_own_figures(solution: PipelineSolution, tool: str) -> None:
 def tell_choices(
     instance: PipelinePartition, solution: PipelineSolution, companion: str, *known: str
 ) -> None:
-    """Tell that choices are written separately, for a `companion`; refuse those that it lacks."""
+    """Tell that choices are written separately, for a `companion`; refuse those that it lacks.
+
+    `known` are the alternatives of layers that it has, beside the layer as it is.
+    """
     lacking = sorted({*solution.choices} - {instance.own_alternative, *known})
     if lacking:
         raise InputError(

@@ -140,6 +140,7 @@ class Replay:
     """What is known of a canonical packing; `alive`: who is at each moment, as bits."""
 
     def __init__(self, size: list[int], capacity: int, alive: list[int]) -> None:
+        """Take `size` by buffer, and the `capacity` that they have to live in, both in bytes."""
         everyone = (1 << len(size)) - 1
         near, self._life = [0] * len(size), [0] * len(size)
         for t, members in enumerate(alive):

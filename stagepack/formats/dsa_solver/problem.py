@@ -65,7 +65,10 @@ class Index:
         return self.at[one]
 
     def pairs(self, pairs: Sequence[Pair], where: str, *, unlike: bool) -> list[tuple[int, int]]:
-        """Return pairs by place, the lower first; `unlike`: refuse one of a thing with itself."""
+        """Return `pairs` by place, the lower first; `unlike`: refuse one of a thing with itself.
+
+        `where` is the field that errors name.
+        """
         found = []
         for entry, pair in enumerate(pairs):
             field = f"{where}[{entry}]"

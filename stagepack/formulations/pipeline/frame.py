@@ -185,7 +185,10 @@ def furthest_ends(costs: RangeCosts, device_class: int, stashes: int, most_compu
 
 
 def fitting_stages(costs: RangeCosts, device_class: int, stashes: int, most_compute: int) -> Array:
-    """Return, shape (n + 1, n + 1), which [a, b) fit and compute at most `most_compute` ticks."""
+    """Return, shape (n + 1, n + 1), which [a, b) fit and compute at most `most_compute` ticks.
+
+    They are on a device of `device_class` by its `costs`, with so many `stashes`.
+    """
     fits = costs.fits_matrix(device_class, stashes)
     return np.asarray(fits & (costs.compute_matrix(device_class) <= most_compute))
 

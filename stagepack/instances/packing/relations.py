@@ -55,7 +55,7 @@ def homes(given: Any, n: int, names: Sequence[str]) -> Array | None:
     """Return where each of n buffers may live: bool, shape (n, memories); None: anywhere.
 
     `given` is such an array, or the names or indices of memories by buffer; those that are left
-    out may live anywhere.
+    out may live anywhere.  `names` are those of the memories.
     """
     if given is None:
         return None

@@ -325,7 +325,8 @@ def peel_cliques(
 ) -> int:
     """Peel a clique out of the neighbours of each of order[begin], ..; return where it stopped.
 
-    As :func:`grow_cliques`; a look at one takes at most about twice `widest` steps.
+    `order`, `begin`, `graph`, `around`, `found` and `most` are those of :func:`grow_cliques`; a
+    look at one takes at most about twice `widest` steps.
     """
     at = begin
     while at < len(order) and most > 0:

@@ -130,9 +130,9 @@ def _cheapest(i: int, ceiling: int, search: Overlaps) -> tuple[float, int, float
 
 @step
 def sort(bend: Array, slope: Array, many: int) -> None:
-    """Sort the first entries by bend, in place: Shell's sort, a few hundred of them mostly.
+    """Sort the first entries by `bend`, in place: Shell's sort, a few hundred of them mostly.
 
-    Both arrays have `many` entries at least.
+    Both it and `slope` have `many` entries at least.
     """
     gap = 1
     while gap < many // 3:
