@@ -83,13 +83,11 @@ def chain(named: Named, given: Words) -> PipelinePartition:
             + ", ".join(accelerators.ACCELERATORS),
         )
     work, shares = work_of(named, given), shares_of(named, given)
-    nodes = shares.nodes
     if shares.devices > 1:
         whole = clusters.cluster(given["cluster"]).name
-        given = {**given, "cluster": accelerators.cluster(whole, nodes, shares.devices)}
-    preset, cluster = clusters.machine(given)
-    share = given.get("utilisation", preset.utilisation)
-    own = Roofline(share * preset.flops_per_cycle, preset.memory_bandwidth)
+        width = shares.devices
+        given = {**given, "cluster": accelerators.cluster(whole, shares.nodes, width)}
+    cluster, (own, share) = clusters.machine(given)[1], roofline(given)
     made = profile(model, work, own, named.name, shares)
     if "speed" not in given:
         cluster = _with_speeds(cluster, made, model, work, share, shares)
@@ -107,6 +105,13 @@ def chain(named: Named, given: Words) -> PipelinePartition:
         forbidden_cuts=[names.index(second) for _, second in model.together],
         **options,
     )
+
+
+def roofline(given: Words) -> tuple[Roofline, float]:
+    """Return the first of the devices that are given, and the share of the peak that it reaches."""
+    preset, _ = clusters.machine(given)
+    share = float(given.get("utilisation", preset.utilisation))
+    return Roofline(share * preset.flops_per_cycle, preset.memory_bandwidth), share
 
 
 def _told(named: Named, given: Words) -> str:
@@ -127,9 +132,9 @@ def shares_of(named: Named, given: Words) -> Shares:
     shares = Shares(
         nodes, **degrees, zero=given.get("zero", 1), overlap=given.get("overlap", OVERLAP)
     )
-    if shares.devices == shares.expert == 1:
+    if shares.devices == shares.expert == 1 and "pipeline" not in given:
         return shares
-    named_first = next(name for name, count in degrees.items() if count > 1)
+    named_first = next((name for name, count in degrees.items() if count > 1), "pipeline")
     if not nodes or "devices" in given:
         raise InputError(
             "needs accelerators by name",
@@ -140,6 +145,13 @@ def shares_of(named: Named, given: Words) -> Shares:
     if wrong:
         field, problem = wrong
         raise InputError(problem, field=field, remedy="give a divisor")
+    stages = sum(node.devices for node in nodes) // shares.devices
+    if given.get("pipeline", stages) != stages:
+        raise InputError(
+            f"{given['pipeline']} stages of {shares.devices} devices, but there are {stages}",
+            field="pipeline",
+            remedy="leave it out, or give other degrees",
+        )
     return shares
 
 
@@ -290,6 +302,7 @@ WORDS: dict[str, Parameter] = {
     "phase": Parameter(
         "phase", str, "of inference: all tokens, or the next one", choices=("prefill", "decode")
     ),
+    "pipeline": Parameter("pipeline", int, "stages: what is left of the devices", 1, 2**16),
     "tensor": Parameter("tensor", int, "devices that share each layer", 1, 2**16),
     "data": Parameter("data", int, "copies of each stage, which share the samples", 1, 2**16),
     "expert": Parameter("expert", int, "copies of a stage that share its experts", 1, 2**16),

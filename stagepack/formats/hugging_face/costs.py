@@ -163,6 +163,15 @@ class Shares:
             sent += ways * sum(tensor.all_gather(tokens * one * work.width) for one in gathered)
         return sent
 
+    def passes(self, layer: Layer, model: Model, work: Work) -> float:
+        """Return the nanoseconds on links of all passes of a layer over a microbatch."""
+        if self.devices == 1:
+            return 0.0
+        sent = self.exchange(layer, model, work, _written(layer, model, work))
+        gathered = self.gathering(layer, work) if self.zero == 3 else 0.0
+        again = work.recomputed and not layer.logits
+        return (1 + work.training * (1 + again)) * sent + (1 + 2 * work.training) * gathered
+
     def gathering(self, layer: Layer, work: Work) -> float:
         """Return the nanoseconds in which copies gather the weights of a layer, or the sums of
         their gradients' parts.
@@ -174,7 +183,7 @@ class Shares:
 
         Where their optimisers have parts, they gather the new weights as well.
         """
-        if not work.training or self.zero == 3:
+        if self.data == 1 or not work.training or self.zero == 3:
             return 0.0
         if self.zero:
             return 2 * self.gathering(layer, work)
@@ -283,7 +292,7 @@ def profile(
         )
         kept = sum(map(tensors.__getitem__, reads))
         like = (
-            id(layer.part),
+            layer.part,
             tuple(layer.tied.items()),
             layer.out,
             layer.logits,
