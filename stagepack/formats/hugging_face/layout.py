@@ -18,6 +18,8 @@ class Layout:
         Samples of a microbatch, and microbatches of a step that a copy takes.
     recompute : bool
         Whether all layers are computed again in the backward pass.
+    zero, sequence : int
+        What copies divide, as of :class:`.costs.Shares`, and tokens of a sample.
     """
 
     tensor: int
@@ -27,6 +29,8 @@ class Layout:
     microbatch: int
     microbatches: int
     recompute: bool
+    zero: int = 1
+    sequence: int = 1
 
     @property
     def samples(self) -> int:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from stagepack import files
 from stagepack.contracts import JsonObject
+from stagepack.errors import InputError, suggest
 from stagepack.formats.hugging_face.layout import Layout
+from stagepack.formats.megatron.arguments import arguments as megatron
+from stagepack.formats.serving.arguments import arguments as vllm
+from stagepack.formats.torch.titan import arguments as torchtitan
 from stagepack.planning.model_plan import ModelPlan
 from stagepack.report import format as as_text
 from stagepack.report.table import Account, Head, Sheet
@@ -18,6 +25,11 @@ from stagepack.solve import versions
 
 PROBLEM, VERSION = "layout-plan", 1
 DEGREES = ("tensor", "pipeline", "data", "expert")
+TOOLS: dict[str, Callable[[Layout, Any, Any], str]] = {
+    "megatron": megatron,
+    "torchtitan": torchtitan,
+    "vllm": vllm,
+}
 TABLE = 10
 """Rows of layouts that are printed."""
 
@@ -144,10 +156,42 @@ class LayoutPlan(Shown):
             "candidates": [one.to_dict() for one in self.candidates],
             "given": self.given,
             "versions": versions(),
+            "commands": dict(self.commands()),
             "plan": None if self.plan is None else self.plan.to_dict(),
         }
         plain: JsonObject = files.finite(whole)
         return plain
+
+    def command(self, tool: str) -> str:
+        """Return the arguments that tell a tool this layout.
+
+        Parameters
+        ----------
+        tool : str
+            "megatron", "torchtitan" or "vllm".
+
+        Raises
+        ------
+        InputError
+            For another tool, what the tool cannot do, or where nothing fits.
+        """
+        if tool not in TOOLS:
+            raise InputError(f"{tool!r} takes no layouts", field="as_", remedy=suggest(tool, TOOLS))
+        if self.layout is None or self.plan is None:
+            raise InputError("has no layout", field="plan", remedy=self.reason)
+        partition = self.plan.level("partition")
+        written: str = TOOLS[tool](self.layout, partition.instance, partition.result.solution)
+        return written
+
+    def export(self, path: str | Path, *, as_: str) -> None:
+        """Write :meth:`command` of the tool `as_` to a file."""
+        files.write(path, self.command(as_))
+
+    def commands(self) -> Iterator[tuple[str, str]]:
+        """Yield the tools that can do this layout, with their arguments."""
+        for tool in TOOLS:
+            with contextlib.suppress(InputError):
+                yield tool, self.command(tool).strip()
 
     def to_json(self, path: str | None = None) -> str:
         """Return the answer as JSON, and write it to `path` if given."""
@@ -163,9 +207,9 @@ class LayoutPlan(Shown):
             return [Head([(self.name, str(self.status))], reason=self.reason)]
         chosen = ", ".join(f"{name} {getattr(layout, name)}" for name in DEGREES)
         figures = [
-            f"{as_text.seconds(self.seconds or 0)} a step, "
+            f"{as_text.duration(self.seconds or 0)} a step, "
             f"{as_text.number(round(self.throughput or 0))} tokens a second",
-            f"at least {as_text.seconds((self.bound or 0) / 1e9)} in every layout "
+            f"at least {as_text.duration((self.bound or 0) / 1e9)} in every layout "
             f"({self.layouts:,} of them)",
             f"gap {as_text.gap(self.gap)}",
         ]
@@ -176,6 +220,7 @@ class LayoutPlan(Shown):
         ]
         if self.training:
             lines.append(("recomputed", "all layers" if layout.recompute else "nothing"))
+        lines += self.commands()
         held = [f"{name} {as_text.quantity(count)}" for name, count in self.memory.items() if count]
         lines.append(("fullest", ", ".join(held)))
         return [
@@ -200,8 +245,8 @@ class LayoutPlan(Shown):
                     *(str(getattr(layout, name)) for name in DEGREES),
                     f"{layout.microbatches:,} x {layout.microbatch}",
                     "all" if layout.recompute else "no",
-                    as_text.NOTHING if step is None else as_text.seconds(step / 1e9),
-                    as_text.seconds(one.bound / 1e9),
+                    as_text.NOTHING if step is None else as_text.duration(step / 1e9),
+                    as_text.duration(one.bound / 1e9),
                     *known,
                 ]
             )

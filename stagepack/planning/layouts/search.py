@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,19 +32,20 @@ from stagepack.errors import InputError
 from stagepack.formats import known
 from stagepack.formats.door import said
 from stagepack.formats.hugging_face.config import Named, chain, roofline, shares_of, work_of
-from stagepack.formats.hugging_face.costs import Shares, Work, profile
+from stagepack.formats.hugging_face.costs import Shares, Work, costs_by_kind
 from stagepack.formats.hugging_face.layout import Layout
 from stagepack.heuristics.pipeline.step_bound import step_bound
 from stagepack.instances import accelerators, clusters
 from stagepack.instances.arrays import integer
 from stagepack.instances.documents import strict
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
-from stagepack.instances.profile import Cluster, ModelProfile
+from stagepack.instances.profile import Cluster, LayerProfile
 from stagepack.instances.words import Words
 from stagepack.interrupts import Interrupts
 from stagepack.planning.layouts.answer import Candidate, LayoutPlan, by_bound
 from stagepack.planning.layouts.space import require_layouts
 from stagepack.planning.model_plan import ModelPlan
+from stagepack.planning.resident import Resident
 from stagepack.planning.search import plan_model
 from stagepack.planning.stages import Level, Structure
 from stagepack.progress import clock
@@ -150,7 +152,6 @@ class _Search:
     limits: dict[str, Any]
     best: _Way | None = None
     interrupted: bool = False
-    _profiles: dict[tuple[Any, ...], ModelProfile] = field(default_factory=dict)
     _clusters: dict[int, Cluster] = field(default_factory=dict)
     _shared: dict[tuple[int, ...], Shares] = field(default_factory=dict)
     _reduced: dict[tuple[int, ...], list[float]] = field(default_factory=dict)
@@ -161,6 +162,7 @@ class _Search:
         alone.pop("pipeline", None)
         self._work, self._alone = work_of(self.named, alone), shares_of(self.named, alone)
         self._device, _ = roofline(self.given)
+        self._many = Counter(self.named.model.like)
 
     def find(self, layouts: Sequence[Layout]) -> LayoutPlan:
         """Return the best of some layouts."""
@@ -181,40 +183,48 @@ class _Search:
     def _words(self, layout: Layout) -> dict[str, Any]:
         return {**self.given, **layout.words(training=bool(self.given.get("training")))}
 
-    def _costs(self, layout: Layout) -> tuple[ModelProfile, Work, Shares]:
-        """Return what layers cost on a device of a layout."""
+    def _on(self, layout: Layout) -> tuple[Work, Shares]:
+        """Return what is computed, and among how many devices it is shared."""
         work = replace(self._work, microbatch=layout.microbatch, recomputed=layout.recompute)
         degrees = layout.tensor, layout.data, layout.expert
         if degrees not in self._shared:
             tensor, data, expert = degrees
             self._shared[degrees] = replace(self._alone, tensor=tensor, data=data, expert=expert)
-        shares, key = self._shared[degrees], (*degrees, layout.microbatch, layout.recompute)
-        if key not in self._profiles:
-            named = self.named
-            self._profiles[key] = profile(named.model, work, self._device, named.name, shares)
-        return self._profiles[key], work, shares
+        return work, self._shared[degrees]
+
+    def _costs(self, layout: Layout) -> list[tuple[int, LayerProfile]]:
+        """Return what layers cost on a device of a layout, and how many cost as much."""
+        work, shares = self._on(layout)
+        kinds = costs_by_kind(self.named.model, work, self._device, shares)
+        return [(self._many[at], costs) for at, costs in kinds.items()]
 
     def _bound(self, way: _Way) -> None:
         """Bound a layout by its work, or tell why it does not fit."""
-        layout = way.layout
-        made, work, shares = self._costs(layout)
+        layout, (work, shares) = way.layout, self._on(way.layout)
+        costs = self._costs(layout)
         room = sum(device.memory or 0 for device in self._cluster(shares).devices)
-        held = sum(sum(one.exclusive.values()) + one.stash for one in made.layers)
+        held = sum(many * (sum(one.exclusive.values()) + one.stash) for many, one in costs)
         if held > room:
-            way.lack, layout = (held - room) * shares.devices, way.layout
+            least = min(device.memory or 1 for device in self._cluster(shares).devices)
+            way.lack = (held - room) * shares.devices
             way.reason = (
                 f"tensor {layout.tensor}, pipeline {layout.pipeline}, data {layout.data}, expert "
                 f"{layout.expert} come nearest: {as_text.quantity(way.lack)} more than all devices "
-                "have"
+                f"have; {-(-held * shares.devices // least):,} of them might hold it"
             )
             return
         if len({node.name for node in shares.nodes}) > 1:
             return  # speeds differ
-        each = [one.forward + one.backward * work.training for one in made.layers]
-        step = layout.microbatches * max(sum(each) / layout.pipeline, max(each))
+        whole, largest = self._worked(costs, work)
+        step = layout.microbatches * max(whole / layout.pipeline, largest)
         way.bound = math.ceil(
             (step + sum(self._reductions(layout)) / layout.pipeline) * (1 - SLACK)
         )
+
+    def _worked(self, costs: list[tuple[int, LayerProfile]], work: Work) -> tuple[int, int]:
+        """Return the cycles of a microbatch on all layers, and on the largest of them."""
+        each = [(many, int(one.forward) + int(one.backward) * work.training) for many, one in costs]
+        return sum(many * one for many, one in each), max(one for _, one in each)
 
     def _cluster(self, shares: Shares) -> Cluster:
         """Return the stages' devices, with the room that layouts have."""
@@ -237,7 +247,7 @@ class _Search:
 
     def _reductions(self, layout: Layout) -> list[float]:
         """Return the cycles in which copies sum up the gradients of each layer."""
-        _, work, shares = self._costs(layout)
+        work, shares = self._on(layout)
         degrees = layout.tensor, layout.data, layout.expert
         if degrees not in self._reduced:
             self._reduced[degrees] = [
@@ -273,7 +283,7 @@ class _Search:
     def _read(self, way: _Way) -> None:
         """Read the chain of a layout, and bound it by the order of its stages."""
         layout = way.layout
-        _, _, shares = self._costs(layout)
+        _, shares = self._on(layout)
         memory = [device.memory for device in self._cluster(shares).devices]
         way.chain = chain(self.named, {**self._words(layout), "capacity": memory})
         bound = step_bound(way.chain, layout.microbatches) + self._least_reduction(layout)
@@ -299,17 +309,45 @@ class _Search:
         rule = "1f1b" if whole.training else "gpipe"
         asked = whole.replace(objective=Objective.BOTTLENECK, microbatches=flying)
         cut = self._solve(asked, "dp")
+        if cut.status is Status.INFEASIBLE:
+            self._tell_misfit(way, asked)
         if cut.solution is None:
-            if cut.status is Status.INFEASIBLE:
-                alone = cut if flying == 1 else self._solve(asked.replace(microbatches=1), "dp")
-                if alone.status is Status.INFEASIBLE:
-                    way.reason = alone.reason
             return
-        given = Structure(Level("partition", asked, cut), {}, layout.microbatches)
-        timed = self._solve(given.schedule(), rule)
-        if timed.objective is not None:
-            way.objective = int(timed.objective) + self._reduction(layout, cut.solution)
-            self._offer(way)
+        level = Level("partition", asked, cut)
+        schedule = Structure(level, {}, layout.microbatches).schedule()
+        plan = Resident(whole.name, layout.microbatches, False, self._limits(), model=whole)
+        plan.along(level, schedule, self._solve(schedule, rule))
+        self._take(way, plan.plan(way.bound - self._least_reduction(layout), "work in order"))
+
+    def _tell_misfit(self, way: _Way, asked: PipelinePartition) -> None:
+        """Tell why no stages fit with the stashes of 1F1B, or bound those that have fewer.
+
+        Some stage s of p then has k < p - s microbatches in flight, of which each is there until it
+        is back from the stages behind: m microbatches take m / k times the work W_s of s and all
+        behind it.  Devices before s work m (W - W_s) in all, and none longer than the step T: from
+        T >= m W_s / k and s T >= m (W - W_s) follows T >= m W / (s + k) >= m W / (p - 1).
+        """
+        layout, stages = way.layout, way.layout.pipeline
+        alone = asked.replace(microbatches=1)
+        found = None if asked.microbatches == 1 else self._solve(alone, "dp")
+        if found is None or found.status is Status.INFEASIBLE:
+            way.reason = (found or self._solve(alone, "dp")).reason
+        elif asked.training and asked.microbatches == stages:
+            fastest = max(device.speed for device in asked.cluster.devices)
+            work = float(asked.cycles.sum()) / fastest
+            least = layout.microbatches * work / (stages - 1) * (1 - SLACK)
+            way.bound = max(way.bound, math.floor(least) + self._least_reduction(layout))
+
+    def _take(self, way: _Way, plan: ModelPlan) -> None:
+        """Keep the plan of a layout, if it is better than the one that is known."""
+        if plan.objective is None:
+            return
+        solution = plan.level("partition").result.solution
+        value = plan.objective + self._reduction(way.layout, solution)
+        if way.objective is None or value <= way.objective:
+            way.objective, way.plan = value, plan
+        if self.best is None or way.objective < _of(self.best.objective):
+            self.best = way
 
     def _solve(self, instance: Any, method: str) -> Result[Any]:
         left = None if self.ends == math.inf else max(LEAST, self.ends - clock())
@@ -322,44 +360,35 @@ class _Search:
             (math.ceil(each[end] - each[first]) for first, end, _ in solution.stages), default=0
         )
 
-    def _offer(self, way: _Way) -> None:
-        best = math.inf if self.best is None else _of(self.best.objective)
-        if way.objective is not None and way.objective < best:
-            self.best = way
-
     def _plan_best(self, ways: list[_Way], interrupts: Interrupts) -> None:
         """Plan what may be the best, the most promising first, until the best one is proved."""
         tried = [way for way in ways if way.chain is not None and not way.reason]
         for way in sorted(tried, key=lambda one: (one.objective or math.inf, one.bound)):
-            if self._beaten(way) and self.best is not way:
-                continue
-            if self._over(interrupts) and self.best is not way:
-                continue
-            self._plan(way)
-            planned = [one for one in tried if one.plan is not None and one.plan.levels]
-            self.best = min(planned, key=lambda one: _of(one.objective), default=self.best)
+            if self._over(interrupts):
+                return
+            if not self._beaten(way):
+                self._plan(way)
 
     def _plan(self, way: _Way) -> None:
         """Plan a layout: its stages, their schedule, and its bound."""
+        plan = plan_model(_of(way.chain), microbatches=way.layout.microbatches, **self._limits())
+        self.interrupted |= plan.interrupted
+        if plan.status is Status.INFEASIBLE:
+            way.reason = plan.reason
+        self._take(way, plan)
+        way.bound = max(way.bound, (plan.bound or 0) + self._least_reduction(way.layout))
+
+    def _limits(self) -> dict[str, Any]:
+        """Return the limits of a plan, of which each question gets a part of the time left."""
         left = None if self.ends == math.inf else max(LEAST, FINALS * (self.ends - clock()))
-        way.plan = plan_model(
-            _of(way.chain), microbatches=way.layout.microbatches, time_limit=left, **self.limits
-        )
-        self.interrupted |= way.plan.interrupted
-        if way.plan.status is Status.INFEASIBLE:
-            way.reason, way.objective = way.plan.reason, None
-        elif way.plan.levels:
-            solution = way.plan.level("partition").result.solution
-            way.objective = _of(way.plan.objective) + self._reduction(way.layout, solution)
-        bound = (way.plan.bound or 0) + self._least_reduction(way.layout)
-        way.bound = max(way.bound, bound)
+        return {"time_limit": left, **self.limits}
 
     # ------------------------------------------------------------------ the answer
 
     def _answer(self, ways: list[_Way]) -> LayoutPlan:
         """Return the best layout with the bound over all."""
         able = [way for way in ways if not way.reason]
-        best, work = self.best, self._costs(ways[0].layout)[1]
+        best, work = self.best, self._work
         bound = min((way.bound for way in able), default=None)
         found = LayoutPlan(
             name=self.named.name,
@@ -374,7 +403,7 @@ class _Search:
             given={**self.given, "cluster": self.given["cluster"].name},
             interrupted=self.interrupted,
         )
-        if best is None or best.plan is None or not best.plan.levels:
+        if best is None or best.plan is None:
             why = "the time was over before any layout was planned"
             if not able:
                 why = min(ways, key=lambda way: (way.lack, way.at)).reason
@@ -392,9 +421,9 @@ class _Search:
     def _candidate(self, way: _Way) -> Candidate:
         """Return what is known of a layout, and what its devices do with a step."""
         layout = way.layout
-        made, work, shares = self._costs(layout)
+        work, shares = self._on(layout)
         times = layout.microbatches / layout.pipeline
-        whole = sum(one.forward + one.backward * work.training for one in made.layers)
+        whole, _ = self._worked(self._costs(layout), work)
         sent = sum(
             shares.passes(layer, self.named.model, work)
             for layer in self.named.model.layers
@@ -420,6 +449,10 @@ class _Search:
         instance: Any = cut.instance
         held = {name: int(sizes[first:end].sum()) for name, sizes in instance.exclusive.items()}
         flying = plan.measure.devices[at].peak_memory
+        cached = 0
+        if instance.kv_bytes is not None:
+            cached = int(instance.kv_bytes[first:end].sum()) * (instance.tokens or 0)
+        held["KV cache"] = cached
         rest = used[at] - sum(held.values()) - flying
         return {**held, "kept for the backward pass": flying, "while layers run": rest}
 

@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import Any
 
 from stagepack.errors import InputError
-from stagepack.formats.hugging_face.config import Named, misfit, shares_of
+from stagepack.formats.hugging_face.config import Named, misfit, shares_of, work_of
 from stagepack.formats.hugging_face.costs import Shares
 from stagepack.formats.hugging_face.layout import Layout
 from stagepack.instances.words import Words
@@ -38,7 +38,7 @@ def layouts(named: Named, given: Words, samples: int) -> Iterator[Layout]:
     whole = shares_of(named, {**alone, "tensor": 1, "data": 1, "expert": 1})
     devices = sum(node.devices for node in whole.nodes)
     room = math.gcd(*(node.devices for node in whole.nodes)) if len(whole.nodes) > 1 else devices
-    training = bool(given.get("training"))
+    training, tokens = bool(given.get("training")), work_of(named, given).sequence
     kept = {"all": [False], "inputs": [True]}.get(given.get("keep", ""), [False, True])
     for tensor in _chosen(given, "tensor", divisors(room)):
         for pipeline in _chosen(given, "pipeline", divisors(devices)):
@@ -54,7 +54,8 @@ def layouts(named: Named, given: Words, samples: int) -> Iterator[Layout]:
                 for size in _chosen(given, "microbatch", _powers(samples // data)):
                     count, rest = divmod(samples // data, size)
                     for again in kept if training and not rest else [False] * (not rest):
-                        yield Layout(tensor, pipeline, data, expert, size, count, again)
+                        degrees = tensor, pipeline, data, expert
+                        yield Layout(*degrees, size, count, again, whole.zero, tokens)
 
 
 def require_layouts(named: Named, given: Words, samples: int) -> list[Layout]:
