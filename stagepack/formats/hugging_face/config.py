@@ -161,7 +161,8 @@ def misfit(model: families.Model, shares: Shares) -> tuple[str, str] | None:
     t, e = shares.tensor, shares.expert
     whole = sum(node.devices for node in shares.nodes)
     if whole % shares.devices:
-        return "data", f"{t} x {shares.data} devices of a stage do not divide {whole}"
+        field = "tensor" if shares.data == 1 else "data"
+        return field, f"{t} x {shares.data} devices of a stage do not divide {whole}"
     for count in sorted({count for part in parts for count in part.divisible}):
         if count % t:
             return "tensor", f"{t} do not divide {count} heads or inner values"

@@ -7,7 +7,6 @@ Source: ``torchtitan/config/configs.py`` of torchtitan 0.3.0.  It divides weight
 from __future__ import annotations
 
 import json
-import shlex
 
 from stagepack.errors import InputError
 from stagepack.formats.hugging_face.layout import Layout
@@ -29,6 +28,12 @@ def arguments(layout: Layout, instance: PipelinePartition, solution: PipelineSol
             field="zero",
             remedy="torchtitan divides weights, too: give zero=3, or zero=0",
         )
+    if layout.expert > 1 and layout.zero < 3:
+        raise InputError(
+            "has experts on copies that hold all weights",
+            field="expert",
+            remedy="torchtitan divides experts among copies that divide weights: give zero=3",
+        )
     copies = "shard" if layout.zero == 3 else "replicate"
     degrees: dict[str, object] = {
         "tensor_parallel_degree": layout.tensor,
@@ -42,10 +47,10 @@ def arguments(layout: Layout, instance: PipelinePartition, solution: PipelineSol
         degrees["pipeline_parallel_schedule"] = "1F1B"
         degrees["pipeline_parallel_microbatch_size"] = layout.microbatch
         parts = json.loads(stages_of(instance, solution))
-        named = json.dumps(parts, separators=(",", ":"))
-        degrees["module_fqns_per_model_part"] = shlex.quote(named)
+        degrees["module_fqns_per_model_part"] = " ".join(map(",".join, parts))
     found = [f"--parallelism.{name} {value}" for name, value in degrees.items()]
     found.append(f"--training.local_batch_size {layout.microbatch * layout.microbatches}")
     found.append(f"--training.global_batch_size {layout.samples}")
     found.append(f"--training.seq_len {layout.sequence}")
+    found.append(f"activation-checkpoint:{'full' if layout.recompute else 'none'}")
     return " ".join(found) + "\n"
