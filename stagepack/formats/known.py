@@ -73,44 +73,22 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, repr=False)
 class Format:
-    """One file format: what it holds, how it is recognised, and who reads and writes it.
+    """One file format: what it holds, how it is recognised, and who reads and writes it."""
 
-    Attributes
-    ----------
-    name : str
-        What ``--format`` takes.
-    holds : collection of str
-        The kinds of problem it can describe.
-    extensions : tuple of str
-        Usual ends of file names, in lower case; reading goes by content, writing by these.
-    description : str
-        One line.
-    sniff : callable
-        Whether bytes look like this format, complete or not.
-    home : str or Reader
-        Its module in ``stagepack.formats``.
-    writes : bool
-        Whether it can be written.
-    tells : bool
-        Whether its files say which of several kinds they hold.
-    usual : str, optional
-        Which of several kinds its files are made for, where neither they nor users say one.
-    binary : bool
-        Whether its files are no text.
-    holds_solutions, writes_solutions : bool
-        Whether its files may hold a solution, and whether solutions can be written as such files.
-    """
-
-    name: str
-    holds: Collection[str]
+    name: str  # what ``--format`` takes
+    holds: Collection[str]  # the kinds of problem it can describe
+    # Usual ends of file names, in lower case; reading goes by content, writing by these.
     extensions: tuple[str, ...]
-    description: str
-    sniff: Callable[[bytes], bool]
-    home: str | Reader
-    writes: bool = False
-    tells: bool = False
+    description: str  # one line
+    sniff: Callable[[bytes], bool]  # whether bytes look like this format, complete or not
+    home: str | Reader  # its module in ``stagepack.formats``
+    writes: bool = False  # whether it can be written
+    tells: bool = False  # whether its files say which of several kinds they hold
+    # Which of several kinds its files are made for, where neither they nor users say one.
     usual: str | None = None
-    binary: bool = False
+    binary: bool = False  # whether its files are no text
+    # `holds_solutions`, `writes_solutions`: whether its files may hold a solution, and whether
+    # solutions can be written as such files.
     holds_solutions: bool = False
     writes_solutions: bool = False
 

@@ -26,38 +26,27 @@ from stagepack.instances.profile import LayerProfile, ModelProfile
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """One layer of a network, for one batch.
-
-    Attributes
-    ----------
-    shape : str
-        Blocks of one shape run the same code.
-    flops, values : int
-        Floating-point operations of products and convolutions (a multiply-accumulate is two), and
-        values read by pointwise work.
-    weights, weight_bytes : int
-        Parameters, and their bytes, where their width is their own.
-    constants, scratch, saved : int
-        Bytes of what is held, but not trained; alive only inside; kept for the backward pass.
-    variables : tuple of str
-        Weights shared with other blocks.
-    first : tuple of (str, int, int or None)
-        Of `weights` those that are shared: name, number, and bytes as in `weight_bytes`.  They
-        count in the first block that uses them.
-    """
+    """One layer of a network, for one batch."""
 
     name: str
-    shape: str
+    shape: str  # blocks of one shape run the same code
+    # `flops`, `values`: floating-point operations of products and convolutions (a
+    # multiply-accumulate is two), and values read by pointwise work.
     flops: int = 0
     values: int = 0
+    # `weights`, `weight_bytes`: parameters, and their bytes, where their width is their own.
     weights: int = 0
     weight_bytes: int | None = None
+    # `constants`, `scratch`, `saved`: bytes of what is held, but not trained; alive only inside;
+    # kept for the backward pass.
     constants: int = 0
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     scratch: int = 0
     saved: int = 0
-    variables: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()  # weights shared with other blocks
+    # Of `weights` those that are shared: name, number, and bytes as in `weight_bytes`.  They count
+    # in the first block that uses them.
     first: tuple[tuple[str, int, int | None], ...] = ()
 
     def parameters(self, bytes_per_value: int) -> int:

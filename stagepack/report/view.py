@@ -24,21 +24,14 @@ InstanceT = TypeVar("InstanceT", bound=InstanceOf[Any])
 
 
 class Charts(NamedTuple):
-    """Interactive figures of several solutions, on equal axes.
+    """Interactive figures of several solutions, on equal axes."""
 
-    Attributes
-    ----------
-    figures : list of plotly Figures
-        One for each solution, in their order.  Their layout is ``look(title)`` of
-        :mod:`stagepack.report.figures`, with a height.
-    rectangles : mapping
-        What the page's script paints below them, if anything.
-    first : bool
-        Whether a page of several solutions draws the one that it shows first alone.
-    """
-
+    # One for each solution, in their order.  Their layout is ``look(title)`` of
+    # :mod:`stagepack.report.figures`, with a height.
     figures: list[Figure]
+    # What the page's script paints below them, if anything.
     rectangles: Mapping[str, Any] = MappingProxyType({})
+    # Whether a page of several solutions draws the one that it shows first alone.
     first: bool = False
 
 

@@ -75,49 +75,29 @@ class Limits:
 
 @dataclass(kw_only=True)
 class Outcome:
-    """What one engine found out about one model.
+    """What one engine found out about one model."""
 
-    Attributes
-    ----------
-    status : Status
-        Of the model: OPTIMAL, FEASIBLE, INFEASIBLE or UNKNOWN.  OPTIMAL is the engine's own
-        claim, within its `tolerance`.
-    values : ndarray or None
-        The best solution, one value per column of the model.
-    objective : float or None
-        The model's objective at `values`; None without a solution, or without an objective.
-    bound : float or None
-        Raw lower bound on the objective in the model's units, exact up to the engine's
-        `tolerance`; None when none was proved.
-    duals : ndarray or None
-        Of a linear program without whole numbers, one value per row, from HiGHS.
-    hint_accepted : bool or None
-        Whether the engine confirmed the hint as feasible in its own model (a hint for some
-        columns only: whether its first solution agrees with it).  False also when the engine
-        cannot tell; None when no hint was given.
-    hint_note : str
-        What that rests on: the engine's own words, or why nothing was confirmed.
-    work : float
-        Work done, in the unit of `Limits.work_limit`; 0 when unknown.
-    runtime : float
-        Seconds of wall clock, imports not counted.
-    message : str
-        The engine's own word for how it ended.
-    interrupted : bool
-        Whether Ctrl-C ended the run.
-    """
-
+    # Of the model: OPTIMAL, FEASIBLE, INFEASIBLE or UNKNOWN.  OPTIMAL is the engine's own claim,
+    # within its `tolerance`.
     status: Status
+    # ndarray or None: the best solution, one value per column of the model.
     values: Array | None = None
+    # The model's objective at `values`; None without a solution, or without an objective.
     objective: float | None = None
+    # Raw lower bound on the objective in the model's units, exact up to the engine's `tolerance`;
+    # None when none was proved.
     bound: float | None = None
+    # ndarray or None: of a linear program without whole numbers, one value per row, from HiGHS.
     duals: Array | None = None
+    # Whether the engine confirmed the hint as feasible in its own model (a hint for some columns
+    # only: whether its first solution agrees with it).  False also when the engine cannot tell;
+    # None when no hint was given.
     hint_accepted: bool | None = None
-    hint_note: str = ""
-    work: float = 0.0
-    runtime: float = 0.0
-    message: str = ""
-    interrupted: bool = False
+    hint_note: str = ""  # what that rests on: the engine's own words, or why nothing was confirmed
+    work: float = 0.0  # work done, in the unit of `Limits.work_limit`; 0 when unknown
+    runtime: float = 0.0  # seconds of wall clock, imports not counted
+    message: str = ""  # the engine's own word for how it ended
+    interrupted: bool = False  # whether Ctrl-C ended the run
 
 
 class Relay:
@@ -411,24 +391,13 @@ class Job(Protocol):
 
 
 class Engine(ABC):
-    """A solver behind one interface.
+    """A solver behind one interface."""
 
-    Attributes
-    ----------
-    name : str
-        The name that :func:`stagepack.solvers.engine` knows.
-    takes_starts : bool
-        Whether it takes hints; else one that is given is ignored.
-    counts_work : bool
-        Whether `Limits.work_limit` ends it.
-    tolerance : float
-        Relative tolerance of bounds and feasibility: 0.0 for exact integer arithmetic.
-        ``bound - tolerance * max(1, |bound|)`` is safe.
-    """
-
-    name: str
-    takes_starts: bool = True
-    counts_work: bool = True
+    name: str  # the name that :func:`stagepack.solvers.engine` knows
+    takes_starts: bool = True  # whether it takes hints; else one that is given is ignored
+    counts_work: bool = True  # whether `Limits.work_limit` ends it
+    # Relative tolerance of bounds and feasibility: 0.0 for exact integer arithmetic. ``bound -
+    # tolerance * max(1, |bound|)`` is safe.
     tolerance: float
 
     @abstractmethod

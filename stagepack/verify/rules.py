@@ -26,18 +26,11 @@ class OutOfTimeError(UnprovedError):
 
 @dataclass(frozen=True)
 class Claimed:
-    """What is to be shown.
+    """What is to be shown."""
 
-    Attributes
-    ----------
-    bound : Fraction or None
-        Every solution has an objective of at least this; None: there is no solution.
-    until : float
-        When to give up, on :func:`time.monotonic`.
-    """
-
+    # Every solution has an objective of at least this; None: there is no solution.
     bound: Fraction | None
-    until: float
+    until: float  # when to give up, on :func:`time.monotonic`
 
     def step(self, count: int) -> None:
         """Look at the clock once in so many steps; `count` numbers them."""
@@ -67,24 +60,13 @@ Rules = dict[str, tuple[Proof, Rule]]
 
 @dataclass(frozen=True)
 class Finding:
-    """What verifying a claim has come to.
+    """What verifying a claim has come to."""
 
-    Attributes
-    ----------
-    shown : bool
-        Whether the claim is true.
-    false : bool
-        Whether the evidence that was given does not show it.  The claim may be true all the same.
-    proof : Proof or None
-        The kind of the argument that shows it.
-    detail : str
-        The rule that shows it, or why it is open.
-    """
-
-    shown: bool
+    shown: bool  # whether the claim is true
+    # Whether the evidence that was given does not show it.  The claim may be true all the same.
     false: bool
-    proof: Proof | None
-    detail: str
+    proof: Proof | None  # the kind of the argument that shows it
+    detail: str  # the rule that shows it, or why it is open
 
     @property
     def how(self) -> str:

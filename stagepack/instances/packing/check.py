@@ -36,30 +36,17 @@ _sorted: weakref.WeakKeyDictionary[PackingData, tuple[Array, ...]] = weakref.Wea
 
 @dataclass(frozen=True)
 class Measure:
-    """What an allocation amounts to, beside its objective value.
+    """What an allocation amounts to, beside its objective value."""
 
-    Attributes
-    ----------
-    peak : int
-        Highest address used, plus one (over all memories).
-    bank_conflicts : int or None
-        Pairs that share a bank; None without banks.
-    moved_bytes, moved : int or None
-        Bytes and number of buffers that left their previous offset; None without one.
-    spill_cost : int or None
-        Cost of all accesses; None without memories.
-    peaks : tuple of int
-        The peak of each memory; empty without memories.
-    penalties : int or None
-        Cost of the penalised pairs that share addresses; None without penalties.
-    """
-
-    peak: int
-    bank_conflicts: int | None = None
+    peak: int  # highest address used, plus one (over all memories)
+    bank_conflicts: int | None = None  # pairs that share a bank; None without banks
+    # `moved_bytes`, `moved`: bytes and number of buffers that left their previous offset; None
+    # without one.
     moved_bytes: int | None = None
     moved: int | None = None
-    spill_cost: int | None = None
-    peaks: tuple[int, ...] = ()
+    spill_cost: int | None = None  # cost of all accesses; None without memories
+    peaks: tuple[int, ...] = ()  # the peak of each memory; empty without memories
+    # Cost of the penalised pairs that share addresses; None without penalties.
     penalties: int | None = None
 
     @property

@@ -24,24 +24,17 @@ PER = ("layer", "stage")
 
 @dataclass(frozen=True, eq=False)
 class Alternative:
-    """Figures of the layers that take it; where a layer has it not, they are the layer's own.
+    """Figures of the layers that take it; where a layer has it not, they are the layer's own."""
 
-    Attributes
-    ----------
-    layers : ndarray of bool, shape (n,)
-        The layers that have it.
-    forward, backward : ndarray, shape (n,)
-        Cycles of each layer on a device of speed 1.
-    exclusive : dict of ndarray of int64, shape (n,)
-        Bytes of each layer that are always in the memory of its device, by category.
-    temporary, stash, kv_bytes : ndarray of int64, shape (n,)
-        Bytes in use while the layer runs, kept for its backward pass, and taken by a token.
-    """
-
-    layers: Array
+    layers: Array  # bool, shape (n,): the layers that have it
+    # `forward`, `backward`: ndarray, shape (n,): cycles of each layer on a device of speed 1.
     forward: Array
     backward: Array
+    # dict of int64, shape (n,): bytes of each layer that are always in the memory of its device, by
+    # category.
     exclusive: dict[str, Array]
+    # `temporary`, `stash`, `kv_bytes`: int64, shape (n,): bytes in use while the layer runs, kept
+    # for its backward pass, and taken by a token.
     temporary: Array
     stash: Array
     kv_bytes: Array

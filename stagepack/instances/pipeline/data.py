@@ -61,20 +61,12 @@ def uses_of(layers: Iterable[Mapping[str, int]], field: str) -> Uses:
 
 @dataclass(frozen=True, eq=False)
 class SharedBytes:
-    """Bytes a device holds once for all its layers with the same key.
+    """Bytes a device holds once for all its layers with the same key."""
 
-    Attributes
-    ----------
-    names : tuple of str
-        The keys.
-    nbytes : ndarray of int64, shape (keys,)
-        Bytes of each key.
-    layer, key : ndarray of int64, shape (uses,)
-        Layer `layer[u]` needs key `key[u]`; sorted by layer, no pair twice.
-    """
-
-    names: tuple[str, ...]
-    nbytes: Array
+    names: tuple[str, ...]  # the keys
+    nbytes: Array  # int64, shape (keys,): bytes of each key
+    # `layer`, `key`: int64, shape (uses,): layer `layer[u]` needs key `key[u]`; sorted by layer, no
+    # pair twice.
     layer: Array
     key: Array
 

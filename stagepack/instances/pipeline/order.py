@@ -32,25 +32,16 @@ class StageOrder:
 
     Reading the chain from its tail makes the number of stashed microbatches a matter of the state
     alone: stage i of k stashes min(m, k - i), the number of stages from it to the end.
-
-    Attributes
-    ----------
-    states : int
-        State 0 has placed nothing; transitions lead to higher states.
-    source, target, device_class, stashes : ndarray of int64, shape (transitions,)
-        Sorted by target.
-    accepting : ndarray of bool, shape (states,)
-        Whether the chain may begin here.
-    placed : ndarray of int64, shape (states,), optional
-        Stages placed so far, where a state has one number of them.
     """
 
-    states: int
+    states: int  # state 0 has placed nothing; transitions lead to higher states
+    # `source`, `target`, `device_class`, `stashes`: int64, shape (transitions,): sorted by target.
     source: Array
     target: Array
     device_class: Array
     stashes: Array
-    accepting: Array
+    accepting: Array  # bool, shape (states,): whether the chain may begin here
+    # int64, shape (states,), optional: stages placed so far, where a state has one number of them.
     placed: Array | None = None
 
     @staticmethod

@@ -32,21 +32,15 @@ MOST_EXEMPT = 2_000
 
 @dataclass(frozen=True, eq=False)
 class Turns:
-    """What is alive when, in times that are numbered through.
+    """What is alive when, in times that are numbered through."""
 
-    Attributes
-    ----------
-    rows : ndarray of int64, shape (pieces, 5)
-        Buffer, [start, stop) in time, [low, high) in bytes above its offset.
-    moments : ndarray of int64, shape (span,)
-        The moments of a lane: time t is ``moments[t % span]``; empty where times are as given.
-    end : int
-        What is alive from then on is kept apart, at no moment.
-    """
-
+    # int64, shape (pieces, 5): buffer, [start, stop) in time, [low, high) in bytes above its
+    # offset.
     rows: Array
+    # int64, shape (span,): the moments of a lane: time t is ``moments[t % span]``; empty where
+    # times are as given.
     moments: Array
-    end: int = 2**62
+    end: int = 2**62  # what is alive from then on is kept apart, at no moment
 
     def moment(self, time: Array) -> Array:
         """Return the moments of times before the `end`."""

@@ -31,28 +31,20 @@ NOTHING = Turns(np.zeros((0, 5), dtype=np.int64), np.zeros(0, dtype=np.int64))
 
 @dataclass(frozen=True, eq=False)
 class Sections:
-    """Pieces by block and section.
+    """Pieces by block and section."""
 
-    Attributes
-    ----------
-    first, end, low, high : ndarray of int64, shape (pieces,)
-        As those of :class:`.Blocks`.
-    count, duration : ndarray of int64, shape (b,)
-        Pieces of each block, and how long it is alive.
-    time, moment : ndarray of int64, shape (sections,)
-        As those of :class:`.Blocks`.
-    timed : int
-        So many sections are moments; those after them are sets of buffers that are kept apart.
-    """
-
+    # `first`, `end`, `low`, `high`: int64, shape (pieces,): as those of :class:`.Blocks`.
     first: Array
     end: Array
     low: Array
     high: Array
+    # `count`, `duration`: int64, shape (b,): pieces of each block, and how long it is alive.
     count: Array
     duration: Array
+    # `time`, `moment`: int64, shape (sections,): as those of :class:`.Blocks`.
     time: Array
     moment: Array
+    # So many sections are moments; those after them are sets of buffers that are kept apart.
     timed: int
 
 
