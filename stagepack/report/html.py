@@ -30,11 +30,6 @@ def write_figure(
     """Write the picture of one `solution` as a self-contained page.
 
     `scale` is one of the view's `scales`; the usual one when absent.
-
-    Raises
-    ------
-    InputError
-        When the file cannot be written, or plotly is not installed.
     """
     kind = view(instance.kind)
     section = kind.page(instance, solution, scale)

@@ -351,10 +351,6 @@ def require_scale(view: AnyView, kind: str, scale: str | None, field: str = "sca
         None: the usual one.
     field : str
         The argument or option, for messages.
-
-    Raises
-    ------
-    InputError
     """
     if scale is None or scale in view.scales:
         return

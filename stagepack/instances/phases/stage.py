@@ -87,11 +87,6 @@ def stage_phases(
         Layers whose variables stay on chip, beside its memory.
     ahead : bool
         Whether variables may be loaded while the phase before computes.
-
-    Raises
-    ------
-    InputError
-        For a partition that says its costs as tables.
     """
     first, end, device = stage
     if partition.compute_table is not None or partition.memory_table is not None:

@@ -45,11 +45,6 @@ def with_alternatives(
         "full", or "none": whether layers may be recomputed from their inputs.
     terms : frozenset of str
         Terms of memory that count.
-
-    Raises
-    ------
-    InputError
-        Naming the alternative and the figure.
     """
     own = {name: getattr(chain, name) for name in FIGURES}
     own["kv_bytes"] = chain.cached_bytes(1)

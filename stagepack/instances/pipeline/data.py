@@ -39,11 +39,6 @@ def uses_of(layers: Iterable[Mapping[str, int]], field: str) -> Uses:
         Bytes of each key that a layer uses, layer by layer.
     field : str
         Where a layer says it, with ``{}`` for its number, for messages.
-
-    Raises
-    ------
-    InputError
-        For a key of two sizes.
     """
     uses: Uses = {}
     for at, shared in enumerate(layers):
@@ -88,13 +83,7 @@ class SharedBytes:
         )
 
     def beside(self, other: SharedBytes) -> SharedBytes:
-        """Return these keys and those of `other`, which replace keys of the same name.
-
-        Raises
-        ------
-        InputError
-            For a name that has other bytes or layers there.
-        """
+        """Return these keys and those of `other`, which replace keys of the same name."""
         own, more = self.uses(), other.uses()
         for name in set(own).intersection(more):
             if own[name] != more[name]:

@@ -188,13 +188,7 @@ def job(given: Words) -> JsonObject:
 
 
 def parse(document: Document, given: Words) -> PipelinePartition:
-    """Return the instance that a document describes, changed as is `given` beside it.
-
-    Raises
-    ------
-    InputError
-        Naming the field.
-    """
+    """Return the instance that a document describes, changed as is `given` beside it."""
     base = document.cluster
     cluster = clusters.asked(given, 1_000_000_000 if base is None else base.clock, base)
     for name in ("recv_cycles", "send_cycles"):
@@ -298,13 +292,7 @@ def _from_columns(
 
 
 def _passing(columns: Columns) -> Lifetimes | None:
-    """Return the tensors that a file tells of.
-
-    Raises
-    ------
-    InputError
-        For unlike lengths, tensors that pass no layer, and others than those of `carry`.
-    """
+    """Return the tensors that a file tells of."""
     told, n = columns.passing, len(columns.forward)
     if told is None:
         return None
@@ -380,13 +368,7 @@ def _require_small_sum(values: Any, field: str) -> None:
 
 
 def dump(instance: PipelinePartition) -> JsonObject:
-    """Return what the document of an instance says: columns, defaults left out.
-
-    Raises
-    ------
-    InputError
-        When two shared keys have one name.
-    """
+    """Return what the document of an instance says: columns, defaults left out."""
     columns = {
         "names": instance.layer_names,
         "forward": instance.forward,

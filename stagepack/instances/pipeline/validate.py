@@ -22,13 +22,7 @@ MOST_ROUNDS = 2**10
 
 
 def require(given: PartitionData) -> None:
-    """Refuse an instance whose fields do not fit one another, or whose sums could overflow.
-
-    Raises
-    ------
-    InputError
-        Naming the field.
-    """
+    """Refuse an instance whose fields do not fit one another, or whose sums could overflow."""
     n, k = given.n, given.k
     if not 1 <= given.microbatches < 2**31:
         raise InputError(

@@ -332,11 +332,6 @@ def memory_map_of(
         Of the instance.
     scale : {"auto", "time", "sections"}
         Real time, time in which every section is equally wide, or what is more legible.
-
-    Raises
-    ------
-    InputError
-        For another scale, or a result without a solution.
     """
     found = instance.solution_in(solution)
     if scale not in SCALES:

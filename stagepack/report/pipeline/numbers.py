@@ -51,11 +51,6 @@ def map_scale(instance: PipelinePartition, scale: str) -> tuple[str, Array]:
 
     Cycles where the instance has any by layer (``"cycles"``), else the layers' numbers
     (``"layers"``), as where layers take alternatives, whose cycles differ by row.
-
-    Raises
-    ------
-    InputError
-        For another `scale`.
     """
     if scale not in SCALES:
         raise InputError(
