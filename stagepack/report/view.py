@@ -319,16 +319,9 @@ def view(kind: str) -> AnyView:
 
 
 def no_picture(kind: str, field: str = "", *, interactive: bool = False) -> InputError:
-    """Return the error that there is no picture of this kind, or none that is interactive.
+    """Return the error that there is no picture of a `kind`, or none that is `interactive`.
 
-    Parameters
-    ----------
-    kind : str
-        Of problems.
-    field : str
-        The option that asked for it.
-    interactive : bool
-        There are pictures, but none that is interactive.
+    `field`: the option that asked for it.
     """
     if interactive:
         return InputError(
@@ -340,17 +333,9 @@ def no_picture(kind: str, field: str = "", *, interactive: bool = False) -> Inpu
 
 
 def require_scale(view: AnyView, kind: str, scale: str | None, field: str = "scale") -> None:
-    """Refuse a scale that the pictures of a kind do not have.
+    """Refuse a scale that the pictures of a `kind` do not have; None is the usual one.
 
-    Parameters
-    ----------
-    view : View
-    kind : str
-        For messages.
-    scale : str or None
-        None: the usual one.
-    field : str
-        The argument or option, for messages.
+    Messages name the argument or option, `field`.
     """
     if scale is None or scale in view.scales:
         return

@@ -196,31 +196,16 @@ def run_cancellable(
 ) -> Run[T]:
     """Run `solve` in a thread of its own; cancel it on request, on Ctrl-C and out of time.
 
-    A solver that does not return within :data:`GRACE` seconds of its cancellation is left
-    behind: its thread ends by itself later, unheard, and the caller goes on with what the
-    relay has kept.
+    A solver that does not return within :data:`GRACE` seconds of its cancellation is left behind:
+    its thread ends by itself later, unheard, and the caller goes on with what the relay has kept.
+    The solver should stop by itself after `time_limit` seconds; it is cancelled 5 % + 0.1 s later.
+    `should_stop` is polled in the calling thread; a failure in `relay`, which is closed at the end,
+    cancels the run.  What they or `solve` raise is raised, and KeyboardInterrupt on the second
+    Ctrl-C.
 
-    Parameters
-    ----------
-    solve : callable
-        The native solve.
-    cancel : callable
-        Asks the solver to return soon.  Called repeatedly until it has, possibly before it
-        began.  False says that it is code of ours, with nothing to wait for: it is left behind
-        at once, and ended by an exception at its next step.
-    should_stop : callable, optional
-        Polled in the calling thread.
-    relay : Relay, optional
-        A failure in it cancels the run; it is closed at the end.
-    time_limit : float, optional
-        Seconds.  The solver should stop by itself; it is cancelled 5 % + 0.1 s later.
-
-    Raises
-    ------
-    Exception
-        Whatever `solve`, `should_stop` or a callback behind the relay raised.
-    KeyboardInterrupt
-        On the second Ctrl-C.
+    `cancel` asks the solver to return soon.  It is called repeatedly until it has, possibly before
+    it began.  False says that it is code of ours, with nothing to wait for: it is left behind at
+    once, and ended by an exception at its next step.
     """
     done = threading.Event()
     returned: list[T] = []

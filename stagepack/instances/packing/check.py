@@ -187,16 +187,9 @@ def _of_memories(
     tell: Callable[..., None],
     found: list[Violation],
 ) -> None:
-    """Add what breaks the rules of the memory that a buffer lies in, and of segments.
+    """Add to `found` what breaks the rules of the memory that a buffer lies in, and of segments.
 
-    Parameters
-    ----------
-    instance, solution : PackingData, PackingSolution
-        What is checked.
-    tell : callable
-        Adds violations: (rule, which buffers, words, values).
-    found : list of Violation
-        Is added to.
+    `tell` adds a violation: (rule, which buffers, words, values).
     """
     offsets, tops = solution.offsets, solution.offsets + instance.size
     for index, level in enumerate(instance.memories):

@@ -18,23 +18,10 @@ FEW = 1000  # values, sooner looked at than sifted
 
 
 def furthest_fit(per_layer: Array, peak: Array, capacity: int) -> Array:
-    """Return the furthest end whose memory fits, by bisection for all starts at once.
+    """Return, shape (n,), the greatest end by start of what fits a `capacity`; else the start.
 
-    Range maxima come from a sparse table; O(n log n).
-
-    Parameters
-    ----------
-    per_layer : ndarray of int64, shape (n,)
-        Bytes that a layer adds wherever it is.
-    peak : ndarray of int64, shape (n,)
-        Bytes of a layer of which a range needs the most.
-    capacity : int
-        Bytes of the device.
-
-    Returns
-    -------
-    ndarray of int64, shape (n,)
-        By start, the greatest end that fits; the start itself where nothing does.
+    A range holds the sum of its `per_layer` and the most of its `peak`, bytes of shape (n,).  By
+    bisection for all starts at once; range maxima come from a sparse table.  O(n log n).
     """
     n = len(per_layer)
     prefix = np.concatenate([[0], np.cumsum(per_layer)])
@@ -100,10 +87,7 @@ def held_once(shared: SharedBytes, n: int, pause: Callable[[], object] = lambda:
 def held_in_part(shared: SharedBytes, n: int, pause: Callable[[], object] = lambda: None) -> Array:
     """Return, shape (n + 1, n + 1), the bytes of keys that [a, b) uses as other layers do, too.
 
-    Parameters
-    ----------
-    shared, n, pause
-        As :func:`held_once` takes them.
+    `shared`, `n` and `pause` are as :func:`held_once` takes them.
     """
     order = np.lexsort((shared.layer, shared.key))
     key, layer = shared.key[order], shared.layer[order]

@@ -34,17 +34,10 @@ def with_alternatives(
 ) -> Chain:
     """Return a chain whose layers may be something else.
 
-    Parameters
-    ----------
-    given : mapping of str to mapping
-        Figures of every alternative, each for all layers or one for each, and perhaps ``layers``,
-        the numbers of those that have it.
-    per : pair of str
-        What takes the same alternative, and what it is called to take none.
-    recompute : str
-        "full", or "none": whether layers may be recomputed from their inputs.
-    terms : frozenset of str
-        Terms of memory that count.
+    `given` are figures of every alternative, each for all layers or one for each, and perhaps
+    ``layers``, the numbers of those that have it; `per`: what takes the same alternative, and what
+    it is called to take none; `recompute`: "full", or "none", whether layers may be recomputed from
+    their inputs; `terms` of memory are those that count.
     """
     own = {name: getattr(chain, name) for name in FIGURES}
     own["kv_bytes"] = chain.cached_bytes(1)

@@ -33,12 +33,7 @@ Uses = dict[str, tuple[int, list[int]]]
 def uses_of(layers: Iterable[Mapping[str, int]], field: str) -> Uses:
     """Return what layers share, given the bytes of each key of each.
 
-    Parameters
-    ----------
-    layers : iterable of mapping of str to int
-        Bytes of each key that a layer uses, layer by layer.
-    field : str
-        Where a layer says it, with ``{}`` for its number, for messages.
+    Messages name `field`, where a layer says it, with ``{}`` for its number.
     """
     uses: Uses = {}
     for at, shared in enumerate(layers):

@@ -169,28 +169,12 @@ class RangeCosts(CostsInTicks):
     # ------------------------------------------------------------------ one stage
 
     def compute(self, first: int, end: int, device_class: int) -> int:
-        """Return the ticks of the layers [first, end) on a device of a class.
-
-        Parameters
-        ----------
-        first, end : int
-            Its layers [first, end).
-        device_class : int
-            An entry of :attr:`device_class`.
-        """
+        """Return the ticks of the layers [`first`, `end`) on a device of `device_class`."""
         work = self._work[device_class]
         return int(work[first, end] if work.ndim == 2 else work[end] - work[first])
 
     def transfer(self, first: int, end: int, device_class: int) -> int:
-        """Return the transfer ticks of a stage: receive, send and the host's share.
-
-        Parameters
-        ----------
-        first, end : int
-            Its layers [first, end).
-        device_class : int
-            An entry of :attr:`device_class`.
-        """
+        """Return the ticks that [`first`, `end`) transfers: receive, send and the host's share."""
         own = int(self.extra[device_class][first, end]) if self.extra else 0
         return int(self.recv[device_class, first] + self.send[device_class, end]) + self.host + own
 
@@ -248,14 +232,9 @@ class RangeCosts(CostsInTicks):
         return self._with(tokens=tokens)
 
     def with_tables(self, work: list[Array], constant: int) -> RangeCosts:
-        """Return the same costs with other ticks of compute.
+        """Return the same costs with other ticks of compute, `work` of [a, b) by class.
 
-        Parameters
-        ----------
-        work : list of ndarray of int64, shape (n + 1, n + 1)
-            Ticks of [a, b), by class.
-        constant : int
-            Ticks that every solution pays on top, as `host`.
+        Each is of shape (n + 1, n + 1); every solution pays `constant` on top, as `host`.
         """
         return self._with(_work=work, host=constant, tabular=True)
 
@@ -271,18 +250,10 @@ class RangeCosts(CostsInTicks):
     ) -> Array:
         """Return, shape (n,), the furthest end of a stage that begins at each layer.
 
-        The stage [a, b) fits a device of the class and contains no fixed cut exactly for the ends b
-        in (a, reach[a]] (a, when no end will do).  Non-decreasing.  O(n + uses of shared keys).
-        Only for instances without tables.
-
-        Parameters
-        ----------
-        device_class : int
-            An entry of :attr:`device_class`.
-        stashes : int
-            Microbatches whose activations the stage holds.
-        pause : callable
-            Called now and then on the way; what it raises ends the pass.
+        The stage [a, b) fits a device of `device_class` and contains no fixed cut exactly for the
+        ends b in (a, reach[a]] (a, when no end will do); it holds activations of `stashes`
+        microbatches. Non-decreasing.  O(n + uses of shared keys).  Only for instances without
+        tables.  What `pause`, called now and then, raises ends the pass.
         """
         assert not self.tabular
         fit = self._roomy(device_class, stashes, pause)
@@ -329,21 +300,11 @@ class RangeCosts(CostsInTicks):
         return fit
 
     def furthest_end(self, first: int, limit: int, device_class: int, stashes: int) -> int:
-        """Return the furthest end of one stage, as `reach`.
+        """Return the furthest end of the stage that begins with layer `first`, as `reach`.
 
-        Looks no further than twice the stage, so that a few such questions need no pass over all
-        layers for every number of stashes.
-
-        Parameters
-        ----------
-        first : int
-            The layer with which it begins.
-        limit : int
-            No end beyond it.
-        device_class : int
-            An entry of :attr:`device_class`.
-        stashes : int
-            Microbatches whose activations the stage holds.
+        No end is beyond `limit`; `device_class` and `stashes` as there.  Looks no further than
+        twice the stage, so that a few such questions need no pass over all layers for every number
+        of stashes.
         """
         capacity = self.capacity[device_class]
         limit = min(limit, int(self._next_fixed[first]))
@@ -457,10 +418,7 @@ class RangeCosts(CostsInTicks):
     ) -> Array:
         """Return, shape (n + 1, n + 1), whether [a, b) may be a stage on a device of a class.
 
-        Parameters
-        ----------
-        device_class, stashes, pause
-            As :meth:`reach` takes them.
+        `device_class`, `stashes` and `pause` are as :meth:`reach` takes them.
         """
         n, capacity = self.n, self.capacity[device_class]
         fits, ends = np.empty((n + 1, n + 1), dtype=bool), np.append(self._next_fixed, n)
@@ -493,12 +451,9 @@ class RangeCosts(CostsInTicks):
                 return np.asarray(work <= most)
 
     def with_limits(self, most: int, moved: int) -> RangeCosts:
-        """Return the same costs of `moves` with other limits on compute and transfer.
+        """Return the same costs of `moves` with other limits, see :attr:`within`.
 
-        Parameters
-        ----------
-        most, moved : int
-            Ticks of what is limited, see :attr:`within`.
+        They are `most` ticks of compute, `moved` of transfer.
         """
         assert self.within is not None
         return self._with(within=(self.within[0], most, moved))
@@ -506,14 +461,7 @@ class RangeCosts(CostsInTicks):
     def fits_from(self, first: int, device_class: int, stashes: int) -> Array:
         """Return row `first` of :meth:`fits_matrix`, which is kept for the next question.
 
-        Parameters
-        ----------
-        first : int
-            Where it begins.
-        device_class : int
-            An entry of :attr:`device_class`.
-        stashes : int
-            Microbatches whose activations the stage holds.
+        `device_class` and `stashes` are as :meth:`reach` takes them.
         """
         if (device_class, stashes) not in self._fits_cache:
             self._fits_cache = {(device_class, stashes): self.fits_matrix(device_class, stashes)}

@@ -39,17 +39,8 @@ def memory_maps(
 ) -> Charts:
     """Return a figure for every solution, on equal axes, and what is painted below them.
 
-    Parameters
-    ----------
-    solutions : sequence of PackingSolution
-        Of the instance.
-    scale : {"auto", "time", "sections"}
-        The axis of time, as for :func:`.plot`.
-
-    Returns
-    -------
-    Charts
-        The rectangles are plain data: arrays in base64, what to write about each buffer.
+    `scale` is the axis of time, as for :func:`.plot`.  Rectangles are plain data: arrays in base64,
+    what to write about each buffer.
     """
     maps = [memory_map_of(instance, solution, scale) for solution in solutions]
     top = max(drawn.top for drawn in maps)

@@ -326,12 +326,8 @@ def memory_map_of(
 ) -> MemoryMap:
     """Return what is on the map of one solution.
 
-    Parameters
-    ----------
-    solution : PackingSolution or Result
-        Of the instance.
-    scale : {"auto", "time", "sections"}
-        Real time, time in which every section is equally wide, or what is more legible.
+    Of the `scale` of time, "time" is real, every section is equally wide in "sections", and "auto"
+    is what is more legible.
     """
     found = instance.solution_in(solution)
     if scale not in SCALES:
@@ -440,17 +436,7 @@ def clashes(instance: LmemPacking, solution: PackingSolution) -> Array:
 def thinned(places: Array, values: Array, most: int) -> tuple[Array, Array]:
     """Return steps of about `most` points: of many, the least and greatest of each run.
 
-    Parameters
-    ----------
-    places, values : ndarray, shape (steps,)
-        From places[i] on, values[i].
-    most : int
-        Points that are kept.
-
-    Returns
-    -------
-    places, values : ndarray
-        As they are, where they are no more than `most`.
+    From `places` [i] on, `values` [i]; as they are, where they are no more.
     """
     if len(places) <= most:
         return places, values

@@ -48,18 +48,10 @@ class Turns:
 
 
 def turns(instance: LmemPacking, block: Array, rows: Array, looks: Looks) -> Turns:
-    """Return lifetimes, `rows` as those of :class:`Turns`, in turns; `block` is of each buffer.
+    """Return lifetimes, `rows` as those of :class:`Turns`, in turns.
 
-    Parameters
-    ----------
-    instance : LmemPacking
-        One with lifetimes.
-    block : ndarray of int64, shape (n,)
-        Buffers of one block never conflict.
-    rows : ndarray of int64, shape (pieces, 5)
-        What is held, without exemptions and separations.
-    looks : Looks
-        Asked now and then.
+    `block`, shape (n,), is of each buffer: those of one never conflict.  `rows`, shape (pieces, 5),
+    are what is held, without exemptions and separations.
     """
     exempt = _between_blocks(instance, instance.exempt, block)
     many = len(np.unique(exempt))
@@ -208,18 +200,9 @@ def kept_apart(
 ) -> list[list[int]]:
     """Return cliques, lists of buffers, that have all pairs kept apart that never meet otherwise.
 
-    Parameters
-    ----------
-    instance : LmemPacking
-        Whose exempt pairs are in no clique.
-    block : ndarray of int64, shape (n,)
-        Of a block there is one buffer in each.
-    rows : ndarray of int64, shape (pieces, 5)
-        What is held when.
-    apart : ndarray of int64, shape (pairs, 2)
-        Buffers of different blocks.
-    looks : Looks
-        Asked now and then.
+    Exempt pairs are in no clique, and of a `block`, shape (n,), there is one buffer in each.
+    `rows`, shape (pieces, 5), are what is held when, `apart`, shape (pairs, 2), buffers of
+    different blocks.
     """
     # A time at which all bytes are held: those that share it meet in full, whatever else there is.
     full = rows[rows[:, 4] - rows[:, 3] == instance.size[rows[:, 0]]]

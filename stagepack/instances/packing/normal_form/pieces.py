@@ -49,18 +49,9 @@ class Sections:
 
 
 def sections(instance: LmemPacking, block: Array, shift: Array, b: int, looks: Looks) -> Sections:
-    """Return the pieces of all blocks of an instance with lifetimes, and their sections.
+    """Return the pieces of all `b` blocks of an instance with lifetimes, and their sections.
 
-    Parameters
-    ----------
-    instance : LmemPacking
-        One without a conflict graph.
-    block, shift : ndarray of int64, shape (n,)
-        Of each buffer, as :func:`.grouping` says.
-    b : int
-        Number of blocks.
-    looks : Looks
-        Asked now and then.
+    `block` and `shift`, shape (n,), are of each buffer, as :func:`.grouping` says.
     """
     (owner, start, stop, low, high), taken = _pieces(instance, block, shift, looks)
     first, end, time = _compress(start, stop)
