@@ -356,10 +356,7 @@ class Lifetimes:
     def of(cls, profile: ModelProfile) -> Lifetimes:
         """Return the lifetimes of the tensors of `profile`.
 
-        Raises
-        ------
-        InputError
-            If a tensor has no size, is written twice, or is read before it is written.
+        A tensor without a size, or that is written twice or read before it is written, is refused.
         """
         n = len(profile.layers)
         born: dict[str, int] = {}

@@ -48,11 +48,6 @@ def page(template: str, title: str, figures: Mapping[str, object], **given: obje
 
     The `template` extends ``report/templates/page.html``; `figures` are by the ids of their
     elements, `given` is what else the template is about.
-
-    Raises
-    ------
-    InputError
-        When jinja2 is not installed.
     """
     drawing = [_static("plotly-basic.min.js.gz")] if figures else []
     html = render(

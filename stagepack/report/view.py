@@ -38,33 +38,18 @@ class Charts(NamedTuple):
 class View(Generic[InstanceT, SolutionT]):
     """What a kind of problem looks like; a kind replaces what it knows better.
 
-    Parameters
-    ----------
-    draw : callable or str, optional
-        Draws a solution, or that of a `Result`, with matplotlib: ``draw(instance, solution, ax)``,
-        with ``scale=`` where there are several, on `ax` or, where that is None, a new figure
-        (:func:`.canvas.axes`), and returns :class:`.canvas.Drawn`.
-    figures : callable or str, optional
-        ``figures(instance, solutions)`` are interactive ones on equal axes, also with ``scale=``;
-        where there are several of one solution, by name.  Both may be names of functions beside
-        the view, ``module.function``: they are loaded when something is drawn.
-
-    Attributes
-    ----------
-    counted : str
-        What objectives are counted in.
-    chosen : str
-        What people choose in a report.
-    scales : tuple of str
-        The scales of its pictures; none where there is only one.
-    things : tuple of types
-        Solutions, and whatever else of this kind shows itself.
+    ``draw(instance, solution, ax)`` draws a solution, or that of a `Result`, with matplotlib, with
+    ``scale=`` where there are several, on `ax` or, where that is None, a new figure
+    (:func:`.canvas.axes`), and returns :class:`.canvas.Drawn`.  ``figures(instance, solutions)``
+    are interactive ones on equal axes, also with ``scale=``; where there are several of one
+    solution, by name.  Both may be names of functions beside the view, ``module.function``: they
+    are loaded when something is drawn.
     """
 
-    counted = ""
-    chosen = "Solution of"
-    scales: tuple[str, ...] = ()
-    things: tuple[type, ...] = ()
+    counted = ""  # what objectives are counted in
+    chosen = "Solution of"  # what people choose in a report
+    scales: tuple[str, ...] = ()  # of its pictures; none where there is only one
+    things: tuple[type, ...] = ()  # solutions, and whatever else of this kind shows itself
 
     def __init__(
         self,
@@ -152,20 +137,7 @@ class View(Generic[InstanceT, SolutionT]):
     def against(
         self, instance: InstanceT, solution: SolutionT, measured: str | Path
     ) -> list[JsonObject]:
-        """Return what a solution should cost beside measured values.
-
-        Parameters
-        ----------
-        instance : instance
-        solution : solution
-        measured : str or Path
-            JSON or CSV.
-
-        Raises
-        ------
-        InputError
-            Where nothing is measured.
-        """
+        """Return what a solution should cost beside values `measured`, a file of JSON or CSV."""
         raise InputError(
             f"nothing is measured of {a(instance.kind)}",
             field="--measured",
@@ -189,22 +161,9 @@ class View(Generic[InstanceT, SolutionT]):
         ax: Axes | None = None,
         scale: str | None = None,
     ) -> Drawn:
-        """Return a solution drawn with matplotlib, without a title.
+        """Return a solution, or several where the kind has such pictures, drawn with matplotlib.
 
-        Parameters
-        ----------
-        instance : instance
-        solution : solution or Result
-            Or several, where the kind draws several.
-        ax : matplotlib Axes, optional
-            Where to draw; a new figure when absent.
-        scale : str, optional
-            One of `scales`; the usual one when absent.
-
-        Raises
-        ------
-        InputError
-            Where the kind has no picture.
+        On `ax`, or a new figure; `scale` is one of `scales`, or the usual one.
         """
         if self._draw is None:
             raise no_picture(instance.kind)
@@ -214,19 +173,9 @@ class View(Generic[InstanceT, SolutionT]):
     def charts(
         self, instance: InstanceT, solutions: Sequence[SolutionT], scale: str | None = None
     ) -> dict[str, Charts]:
-        """Return interactive figures of several solutions, by the ends of their elements' ids.
+        """Return interactive figures of several `solutions`, by the ends of their elements' ids.
 
-        Parameters
-        ----------
-        instance : instance
-        solutions : sequence of solution
-        scale : str, optional
-            One of `scales`; the usual one when absent.
-
-        Raises
-        ------
-        InputError
-            Where the kind has no picture.
+        `scale` is one of `scales`, or the usual one.
         """
         if self._figures is None:
             raise no_picture(instance.kind, interactive=True)
@@ -236,15 +185,7 @@ class View(Generic[InstanceT, SolutionT]):
     def page(
         self, instance: InstanceT, solution: SolutionT | Result[SolutionT], scale: str | None = None
     ) -> Section:
-        """Return the picture of a solution as part of a page.
-
-        Parameters
-        ----------
-        instance : instance
-        solution : solution or Result
-        scale : str, optional
-            One of `scales`; the usual one when absent.
-        """
+        """Return the picture of a `solution` as part of a page; `scale` as in :meth:`picture`."""
         from stagepack.report.parts import Section, panel
 
         found = instance.solution_in(solution)
@@ -264,15 +205,8 @@ class View(Generic[InstanceT, SolutionT]):
     ) -> Section:
         """Return, for a choice of solutions, the chart and what each amounts to.
 
-        Parameters
-        ----------
-        instance : instance of this kind
-        solved : mapping
-            Results that have a solution, by the name of their method.
-        best : Result, optional
-            The one to show first.
-        anchor : str
-            What the ids of elements begin with.
+        Results that have a solution are `solved`, by the name of their method; the `best` is shown
+        first, if there is one.  Ids of elements begin with an `anchor`.
         """
         from stagepack.report.parts import choices, choose, panel, section
 

@@ -390,13 +390,7 @@ class Engine(ABC):
         """Return '' when the engine can be used, else why not and what to do, in one line."""
 
     def load(self) -> None:
-        """Import what the engine needs; the second time costs nothing.
-
-        Raises
-        ------
-        InputError
-            When the engine is unavailable.
-        """
+        """Import what the engine needs, or refuse it; the second time costs nothing."""
         reason = self.unavailable()
         if reason:
             raise InputError(f"engine {self.name} is unavailable: {reason}", field="engine")
@@ -416,36 +410,18 @@ class Engine(ABC):
         should_stop: ShouldStop | None = None,
         parameters: Mapping[str, object] | None = None,
     ) -> Outcome:
-        """Minimise `model`.
+        """Minimise `model`, in the engine's language; of CP-SAT's, the hint becomes a part.
 
-        Parameters
-        ----------
-        model : object
-            A model in the engine's language; of CP-SAT's, the hint becomes a part.
-        hint : ndarray, optional
-            One value per column, NaN where there is none.
-        limits : Limits, optional
-            When to stop.
-        on_solution : callable, optional
-            Called with ``(values, bound or None)`` for every new incumbent, possibly from
-            another thread.
-        on_bound : callable, optional
-            Called with every better lower bound, possibly from another thread.
-        should_stop : callable, optional
-            Polled about every 50 ms in the calling thread; true ends the run, which keeps its
-            incumbent and bound.
-        parameters : mapping, optional
-            Settings of the engine's own that suit the model, by name: any of CP-SAT; of HiGHS,
-            ``tolerance`` for feasibility and integrality.
+        The `hint` has one value per column, NaN where there is none; `parameters` are settings of
+        the engine's own that suit the model: any of CP-SAT; of HiGHS, ``tolerance`` for feasibility
+        and integrality.  `on_solution` is called with ``(values, bound or None)`` for every new
+        incumbent, `on_bound` with every better lower bound, possibly from another thread.
+        `should_stop` is polled about every 50 ms in the calling thread; true ends the run, which
+        keeps its incumbent and bound, as `limits` do.
 
-        Raises
-        ------
-        StagepackError
-            When the engine rejects the model, the hint or an option.
-        Exception
-            Whatever a callback raises, after the run was cancelled.
-        KeyboardInterrupt
-            On a second Ctrl-C; the first returns an outcome that is marked `interrupted`.
+        Raises StagepackError when the engine rejects the model, the hint or an option, whatever a
+        callback raises, after the run was cancelled, and KeyboardInterrupt on a second Ctrl-C; the
+        first returns an outcome that is marked `interrupted`.
         """
         self.load()
         began = time.perf_counter()

@@ -127,12 +127,7 @@ def tied(given: PackingData) -> tuple[Array, Array]:
     """Return the group of each buffer, and by how much it lies above the group's lowest member.
 
     Two arrays of int64, shape (n,): colocated buffers and views have one place together.  Groups
-    are numbered by their first buffer.
-
-    Raises
-    ------
-    InputError
-        When they ask for two different distances of a pair.
+    are numbered by their first buffer.  Two different distances of a pair are refused.
     """
     n = given.n
     around: dict[int, list[tuple[int, int]]] = {}

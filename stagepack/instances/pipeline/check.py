@@ -146,15 +146,10 @@ def shape(instance: PartitionData, solution: PipelineSolution) -> list[Violation
 def evaluate(
     instance: PartitionData, solution: PipelineSolution, objective: Objective | None = None
 ) -> Number:
-    """Return the objective value of a valid `solution`, an int whenever it is integral.
+    """Return the value of a valid `solution`, by the `objective` of the instance if none is given.
 
-    O(n + stages).  Integer cycles are summed and divided by speeds exactly; other cycles are
-    floating-point sums without accumulated error.
-
-    Parameters
-    ----------
-    objective : Objective, optional
-        By default that of the instance.
+    It is an int whenever it is integral.  O(n + stages).  Integer cycles are summed and divided by
+    speeds exactly; other cycles are floating-point sums without accumulated error.
     """
     objective = objective or instance.objective
     if objective is Objective.MOVES:

@@ -32,21 +32,27 @@ LARGEST_TABLE = 2**27  # entries of a row of all layers for every class of devic
 
 
 class CostsInTicks:
-    """Compute and transfers of an instance in ticks; see :class:`.RangeCosts` for attributes."""
+    """Compute and transfers of an instance in ticks; those that could overflow are refused."""
 
     instance: PipelinePartition
     _chain: PipelinePartition
     n: int
     k: int
     classes: int
-    scale: int | Fraction
-    rounding: int
+    scale: int | Fraction  # ticks per cycle
+    rounding: int  # by how many ticks rounding may change a value: 0 for exact ticks
+    # Shape (classes, n + 1): running sum of the layers' ticks on a device of each class, so that
+    # [a, b) computes for prefix[:, b] - prefix[:, a] ticks.  Of no use with a compute table.
     prefix: Array
+    # Shape (classes, n + 1): ticks to receive at the begin, and to send at the end of a stage;
+    # recv[:, 0] and send[:, n] are 0, so that first and last stages need no special case.
     recv: Array
     send: Array
-    host: int
+    host: int  # ticks of the exchange with the host, added to every transfer, of `latency` to all
+    # Of shape (n + 1, n + 1): ticks that [a, b) transfers on top, by class, where transfers count
+    # by themselves and gradients of tied weights are reduced; else empty.
     extra: list[Array]
-    tabular: bool
+    tabular: bool  # whether ranges have tables; of use without are `prefix` and reaches
     _example: list[int]
     _speeds: list[Fraction]
     _work: list[Array]

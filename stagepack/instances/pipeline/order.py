@@ -73,13 +73,8 @@ class StageOrder:
         """Build the automaton of an instance.
 
         Fixed order: k transitions; with devices that may stay unused O(k^2), times the stages
-        placed when they stash.  Free order: one state for every choice of how many devices of
-        each class are in use.
-
-        Raises
-        ------
-        InputError
-            When the states are too many (free order of many unlike devices).
+        placed when they stash.  Free order: one state for every choice of how many devices of each
+        class are in use; too many, of many unlike devices, are refused.
         """
         k, classes = instance.k, device_classes(instance)
         refusal = cls.refusal(instance)
@@ -224,17 +219,10 @@ def _device_classes(instance: PipelinePartition, pause: Callable[[], object]) ->
 def assign_devices(
     instance: PipelinePartition, boundaries: list[int], classes: list[int]
 ) -> PipelineSolution:
-    """Return the solution whose stages run on devices of the given classes.
+    """Return the solution of stages with `boundaries` whose devices are of the given `classes`.
 
-    In a fixed order the stages take the first devices that will do: any choice among devices of
-    one class is as good as another.
-
-    Parameters
-    ----------
-    boundaries : list of int
-        c_0 = 0 ... c_s = n of s stages.
-    classes : list of int, length s
-        From a path of the automaton :class:`StageOrder`.
+    The classes are a path of the automaton :class:`StageOrder`.  In a fixed order the stages take
+    the first devices that will do: any choice among devices of one class is as good as another.
     """
     order = device_classes(instance)
     devices: list[int] = []

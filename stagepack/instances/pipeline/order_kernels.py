@@ -33,16 +33,10 @@ def extend(
 ) -> None:
     """Set after[b] to the least of max(before[a], cost of [a, b)), or of the sum, over all a.
 
-    Walks back from b until compute alone costs more.  O(n**2) at most.
-
-    Parameters
-    ----------
-    counted : int64
-        `PLAIN`, `SUM`, `OVERLAP`, `TRANSFER` or `LATENCY`.
-    most_compute, most_transfer : int64
-        Limits on every stage.
-    before, after : ndarray of int64, shape (n + 1,)
-        The least so far that ends at each cut, without the stage and with it; `after` is written.
+    Walks back from b until compute alone costs more.  O(n**2) at most.  What is `counted` is
+    `PLAIN`, `SUM`, `OVERLAP`, `TRANSFER` or `LATENCY`; `most_compute` and `most_transfer` limit
+    every stage.  The least so far that ends at each cut is in `before`, int64 (n + 1,), without the
+    stage; with it, in `after`, which is written.
     """
     n = len(before) - 1
     after[0] = INFINITE

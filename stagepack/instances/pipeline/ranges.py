@@ -42,42 +42,6 @@ class RangeCosts(CostsInTicks):
     Nothing of size n x n is built unless asked for (:meth:`compute_matrix`,
     :meth:`memory_matrix`, :meth:`fits_matrix`).  Layers with alternatives cost the least of each
     figure here: costs of stages are bounds then, see :mod:`stagepack.heuristics.pipeline.options`.
-
-    Attributes
-    ----------
-    scale : int or Fraction
-        Ticks per cycle.
-    rounding : int
-        By how many ticks rounding may change a value: 0 for exact ticks.
-    device_class : ndarray of int64, shape (k,)
-        Class of each device, numbered by first appearance.
-    capacity : list of int or None
-        Bytes of each class.
-    prefix : ndarray of int64, shape (classes, n + 1)
-        Running sum of the layers' ticks on a device of each class: the stage [a, b) computes for
-        prefix[:, b] - prefix[:, a] ticks.  Of no use with a compute table.
-    recv, send : ndarray of int64, shape (classes, n + 1)
-        Ticks to receive at the beginning, to send at the end of a stage; recv[:, 0] and
-        send[:, n] are 0, so that first and last stages need no special case.
-    host : int
-        Ticks of the exchange with the host, added to every transfer; to the sum for `latency`.
-    extra : list of ndarray of int64, shape (n + 1, n + 1)
-        Ticks that [a, b) transfers on top, by class, where transfers count by themselves and
-        gradients of tied weights are reduced; empty otherwise.
-    tabular : bool
-        Whether costs of ranges have tables, :meth:`compute_matrix` and :meth:`fits_matrix`; of use
-        without are `prefix` and :meth:`reach`.
-    within : tuple of (RangeCosts, int, int), optional
-        Of `moves`, the costs of what is limited, and the most compute and transfer in their ticks.
-    tokens : int
-        Tokens whose KV cache is in memory.
-    allowed : ndarray of bool, shape (n + 1,)
-        Cuts where a stage may begin or end.
-
-    Raises
-    ------
-    InputError
-        When the ticks of a solution could overflow.
     """
 
     def __init__(
@@ -87,6 +51,7 @@ class RangeCosts(CostsInTicks):
         self.n, self.k, self.tokens = instance.n, instance.k, instance.tokens
         self.allowed = instance.allowed_cuts
         classes = device_classes(instance, pause)
+        # The class of each device, shape (k,), numbered by first appearance.
         self.device_class = np.array(classes, dtype=np.int64)
         self.classes = max(classes) + 1
         if self.classes * (self.n + 1) > LARGEST_TABLE:
@@ -108,6 +73,7 @@ class RangeCosts(CostsInTicks):
         ]
         self._speeds = [exactly(device.speed) for device in devices]
         self._set_ticks(float(min(device.speed for device in devices)), pause)
+        # Of `moves`: costs of what is limited, the most compute and transfer in their ticks.
         self.within = self._limits(pause) if instance.objective is Objective.MOVES else None
 
     def _limits(self, pause: Callable[[], object]) -> tuple[RangeCosts, int, int] | None:

@@ -140,19 +140,8 @@ def _cliques(instance: LmemPacking) -> Rectangles:
 def load(instance: LmemPacking, given: Rectangles, offsets: Array | None) -> tuple[Array, Array]:
     """Return bytes in use as steps: from times[i] on, load[i] bytes, until times[i + 1].
 
-    Bytes that buffers share at equal offsets count once.
-
-    Parameters
-    ----------
-    given : Rectangles
-        Of :func:`rectangles`.
-    offsets : ndarray of int64, shape (n,), or None
-        Without them pairs in place, which share only at equal offsets, and exempt ones count
-        twice.
-
-    Returns
-    -------
-    times, load : ndarray of int64, shape (steps,)
+    Bytes that buffers share at equal `offsets` count once.  Without offsets pairs in place, which
+    share only at equal ones, and exempt ones count twice.
     """
     groups = [list(group) for group in instance.colocated]
     groups += [[view.buffer, view.host] for view in instance.views]
