@@ -255,8 +255,6 @@ def is_torch_memory(data: bytes) -> bool:
     return data.startswith(PICKLES) or has_torch_events(data) or object_of
 
 
-# ---------------------------------------------------------------------- the table
-
 PIPELINE, PACKING, GRAPH = "pipeline-partition", "lmem-packing", "graph-partition"
 NATIVE = Format(
     name="native",

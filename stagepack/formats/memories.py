@@ -48,7 +48,6 @@ def memories(texts: Sequence[str], instance: PackingData, changes: Mapping[str, 
 
 
 def _memory(text: str) -> Memory:
-    """Return a memory, given as text."""
     name, equals, rest = text.partition("=")
     size, *words = rest.split(",")
     if not equals or not name or not size:

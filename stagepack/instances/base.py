@@ -37,9 +37,6 @@ LABELS = frozenset({
 LONGEST = 80  # characters of a value that is written down itself
 
 
-# ---------------------------------------------------------------------- how they are told apart
-
-
 def fields_of(instance: Any) -> JsonObject:
     """Return each field that matters: short plain values themselves, others as ``#checksum``."""
     found: JsonObject = {}
@@ -119,9 +116,6 @@ def _checksum(value: object, so_far: int = 0) -> int:
     for part in parts:
         so_far = _checksum(part, so_far)
     return so_far
-
-
-# ---------------------------------------------------------------------- their solutions
 
 
 class Rules(NamedTuple):

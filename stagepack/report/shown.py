@@ -116,9 +116,6 @@ def columns(instance: Instance, solution: object) -> JsonObject | list[JsonObjec
     return view(instance.kind).columns(instance, instance.solution_in(solution))
 
 
-# ---------------------------------------------------------------------- what things are made of
-
-
 @singledispatch
 def contents(given: object, *, whole: bool = False) -> Sequence[Content]:
     """Return what shows a thing, if it does not say itself; a notebook has room for the `whole`."""

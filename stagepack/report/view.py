@@ -76,8 +76,6 @@ class View(Generic[InstanceT, SolutionT]):
         found: Callable[..., Any] = getattr(importlib.import_module(f"{package}.{module}"), name)
         return found
 
-    # ------------------------------------------------------------------ instances
-
     def facts(self, instance: InstanceT) -> JsonObject:
         """Return sizes, totals and simple bounds as plain data."""
         return {}
@@ -120,8 +118,6 @@ class View(Generic[InstanceT, SolutionT]):
         name, unit = self.goal(instance), self.unit(instance)
         return name if unit in ("", name) else f"{name} in {unit}"
 
-    # ------------------------------------------------------------------ solutions
-
     def solution_facts(self, instance: InstanceT, solution: SolutionT) -> JsonObject:
         """Return what a solution amounts to, as plain data under the names it has in JSON."""
         return {"objective": instance.evaluate(solution)}
@@ -151,8 +147,6 @@ class View(Generic[InstanceT, SolutionT]):
     def shown(self, thing: object, *, whole: bool = False) -> list[str | Head | Sheet]:
         """Return how one of `things` prints; the `whole` of it has all its columns."""
         return [repr(thing)]
-
-    # ------------------------------------------------------------------ pictures
 
     def picture(
         self,

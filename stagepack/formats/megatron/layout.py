@@ -139,8 +139,6 @@ def _require_prediction_together(stages: list[str], pp: int) -> None:
         )
 
 
-# ---------------------------------------------------------------------- reading
-
 CONTEXTS: Mapping[str, frozenset[str]] = {KIND: GIVEN - {"tied"}}
 OPTION = re.compile(r"^--pipeline-model-parallel-layout[ =]")
 SEVERAL = re.compile(r"\(([EtmL|*0-9]*)\)\*([0-9]{1,4})")

@@ -436,9 +436,6 @@ def _named_offsets(data: bytes) -> dict[str, int]:
     return {instance.buffer_id(i): at for i, at in enumerate(instance.previous.tolist())}
 
 
-# ---------------------------------------------------------------------- writing
-
-
 def dump(instance: LmemPacking, file: str) -> bytes:
     """Return an instance as CSV."""
     named = _name_and_capacity(file)[1]

@@ -55,9 +55,6 @@ class Work:
         return f"{self.stage}{self.type}{self.microbatch}"
 
 
-# ---------------------------------------------------------------------- reading
-
-
 def _actions(data: bytes) -> list[list[Work]]:
     """Return the actions of each rank, in order."""
     rows = strict.text(data).splitlines()
@@ -292,7 +289,6 @@ def _misplaced(work: Work, rank: int, instance: PipelineSchedule, turn: int) -> 
 
 
 def _spelt(instance: PipelineSchedule, operation: int) -> str:
-    """Return an operation as an action."""
     operations = instance.operations
     word = _types(instance)[operations.kind[operation]]
     return f"{operations.stage[operation]}{word}{operations.microbatch[operation]}"
@@ -300,9 +296,6 @@ def _spelt(instance: PipelineSchedule, operation: int) -> str:
 
 def _types(instance: PipelineSchedule) -> tuple[str, ...]:
     return ("F", "I", "W") if instance.split else ("F", "B")
-
-
-# ---------------------------------------------------------------------- writing
 
 
 def dump(

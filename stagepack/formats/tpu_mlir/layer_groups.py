@@ -71,7 +71,6 @@ def parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
 
 
 def _build(group: Group, given: Words, name: str, source: str) -> LmemPacking:
-    """Return the instance of one group."""
     period = len(group.timestep_table)
     for at, buffer in enumerate(group.buffers):
         if not 1 <= buffer.life <= period:

@@ -56,9 +56,6 @@ class Load:
         return max(self.time, self.received, self.sent)
 
 
-# ---------------------------------------------------------------------- what a solution is worth
-
-
 def evaluate(instance: GraphData, solution: GraphSolution) -> Number:
     """Return the objective value of a `solution`, an int whenever it is integral.
 
@@ -230,9 +227,6 @@ def plain(value: Exactly) -> Number:
     return int(value) if isinstance(value, int) else float(value)
 
 
-# ---------------------------------------------------------------------- whether it is right
-
-
 def shape(instance: GraphData, solution: GraphSolution) -> tuple[Violation, ...]:
     """Return why there are no stages to speak of: ``assignment``, ``order``, ``replicas``."""
     devices, k = solution.assignment, instance.devices
@@ -381,9 +375,6 @@ def _overfull(instance: GraphData, solution: GraphSolution) -> Iterator[str]:
             name = instance.device_name(load.device)
             over = load.memory - capacity
             yield f"{name} needs {load.memory:,} bytes of {capacity:,}: {over:,} too many"
-
-
-# ---------------------------------------------------------------------- the order of stages
 
 
 def stage_order(instance: GraphData, solution: GraphSolution) -> list[int]:

@@ -140,17 +140,12 @@ def _edges(
             yield instance.node_id(source), instance.node_id(target), said
 
 
-# ---------------------------------------------------------------------- text
-
-
 def _quoted(text: str) -> str:
-    """Return a string of DOT."""
     escaped = _legal(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
 
 
 def _attributes(values: Mapping[str, Value]) -> str:
-    """Return attributes in DOT."""
     return "[" + ", ".join(f"{key}={_quoted(_plain(value))}" for key, value in values.items()) + "]"
 
 

@@ -340,9 +340,6 @@ def _in_ranges(instance: PackingData, offsets: Array) -> Array:
     return fine
 
 
-# ---------------------------------------------------------------------- overlaps
-
-
 def _overlaps(instance: PackingData, solution: PackingSolution) -> list[Violation]:
     offsets = solution.offsets
     memory = np.zeros(instance.n, dtype=np.int64) if solution.memory is None else solution.memory

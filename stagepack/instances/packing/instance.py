@@ -38,8 +38,6 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
     solution_type = PackingSolution
     rules = Rules(shape, check, evaluate)
 
-    # ------------------------------------------------------------------ constructors
-
     @classmethod
     def from_arrays(
         cls,

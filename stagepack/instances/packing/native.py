@@ -182,9 +182,6 @@ MEMORY_DEFAULTS = {"capacity": None, "alignment": 1}
 COLUMNS = ("ids", "size", "start", "end", "alignment", "fixed", "accesses", "previous", "hint")
 
 
-# ---------------------------------------------------------------------- reading
-
-
 def parse(document: Document, given: Words) -> LmemPacking:
     """Return the instance of a document, changed as is `given` beside it."""
     listed = isinstance(document.buffers, list)
@@ -397,9 +394,6 @@ class _Index:
             one, other = self.each(pair, f"{where}[{at}][{{}}]")
             found.append((one, other))
         return found
-
-
-# ---------------------------------------------------------------------- writing
 
 
 def dump(instance: LmemPacking) -> JsonObject:

@@ -158,9 +158,6 @@ def banks(given: Banks, n: int) -> Banks:
     return replace(given, count=count, nbytes=nbytes, pairs=found, weight=weight)
 
 
-# ---------------------------------------------------------------------- the whole
-
-
 def instance(given: PackingData) -> None:
     """Refuse what does not fit together, with the field, the buffer and the remedy."""
     n = given.n

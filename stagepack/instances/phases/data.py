@@ -119,8 +119,6 @@ class PhaseData:
     kind = KIND
     tolerance = 0.0
 
-    # ------------------------------------------------------------------ derived figures
-
     @property
     def n(self) -> int:
         """Number of layers."""

@@ -31,8 +31,6 @@ class PhaseSchedule(PhaseData, Answered[PhaseSolution, int]):
     solution_type = PhaseSolution
     rules = Rules(shape, check, evaluate)
 
-    # ------------------------------------------------------------------ constructors
-
     @classmethod
     def from_arrays(
         cls,

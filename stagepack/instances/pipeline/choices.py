@@ -178,9 +178,6 @@ def _recomputed(
     }
 
 
-# ---------------------------------------------------------------------- what there is to choose
-
-
 def options(instance: PartitionData) -> list[tuple[str, Alternative]]:
     """Return names and figures of all that a layer may be, its own first."""
     own = Alternative(
@@ -227,9 +224,6 @@ def least(instance: Chain) -> Chain:
         },
         **NONE,
     )
-
-
-# ---------------------------------------------------------------------- what is chosen
 
 
 def misfits(instance: PartitionData, choices: Sequence[str]) -> Iterator[Violation]:

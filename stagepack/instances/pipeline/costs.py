@@ -57,8 +57,6 @@ class CostsInTicks:
     _speeds: list[Fraction]
     _work: list[Array]
 
-    # ------------------------------------------------------------------ ticks
-
     def _set_ticks(self, slowest: float, pause: Callable[[], object]) -> None:
         instance, table = self.instance, self.instance.compute_table
         self.extra = []

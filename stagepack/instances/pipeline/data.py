@@ -222,8 +222,6 @@ class PartitionData:
 
     kind = KIND
 
-    # ------------------------------------------------------------------ derived figures
-
     @property
     def n(self) -> int:
         """Number of layers."""

@@ -70,8 +70,6 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             )
         return "; ".join(said)
 
-    # ------------------------------------------------------------------ constructors
-
     @classmethod
     def from_arrays(
         cls,

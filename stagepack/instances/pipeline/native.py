@@ -176,9 +176,6 @@ class Document(
     memory_table: Table | None = None
 
 
-# ---------------------------------------------------------------------- reading
-
-
 def job(given: Words) -> JsonObject:
     """Return what was said of the work alone, not of the machine."""
     said = {name: value for name, value in given.items() if name in (*JOB, *ASIDE)}
@@ -362,9 +359,6 @@ def _require_small_sum(values: Any, field: str) -> None:
     total = math.fsum(map(float, values)) if all(v < 2**63 for v in values) else math.inf
     if total >= 2**62:
         raise InputError("the sum exceeds 2**62", field=field, remedy="use a coarser unit")
-
-
-# ---------------------------------------------------------------------- writing
 
 
 def dump(instance: PipelinePartition) -> JsonObject:

@@ -132,8 +132,6 @@ class RangeCosts(CostsInTicks):
         cycles = ticks if self.scale == 1 else Fraction(ticks) / self.scale
         return int(cycles) if cycles.denominator == 1 else float(cycles)
 
-    # ------------------------------------------------------------------ one stage
-
     def compute(self, first: int, end: int, device_class: int) -> int:
         """Return the ticks of the layers [`first`, `end`) on a device of `device_class`."""
         work = self._work[device_class]
@@ -186,8 +184,6 @@ class RangeCosts(CostsInTicks):
             case unknown:
                 assert_never(unknown)
         return max(work)
-
-    # ------------------------------------------------------------------ limits and matrices
 
     def with_more_memory(self, extra: int) -> RangeCosts:
         """Return the same costs with `extra` bytes more on every device."""
@@ -451,8 +447,6 @@ class RangeCosts(CostsInTicks):
     @cached_property
     def _next_fixed(self) -> Array:
         return at_once.next_of(self.instance.fixed_cuts, self.n)
-
-    # ------------------------------------------------------------------ the order of devices
 
     @cached_property
     def order(self) -> StageOrder:

@@ -92,9 +92,6 @@ class Measure:
         return asdict(self)
 
 
-# ---------------------------------------------------------------------- what it is worth
-
-
 def evaluate(instance: ScheduleData, solution: ScheduleSolution) -> int:
     """Return the value of the instance's objective; see :class:`.instance.Objective`."""
     first, last = _windows(instance, solution)
@@ -118,7 +115,6 @@ def _windows(instance: ScheduleData, solution: ScheduleSolution) -> tuple[Array,
 
 
 def _by_device(instance: ScheduleData) -> list[list[int]]:
-    """Return the stages of each device."""
     found: list[list[int]] = [[] for _ in range(instance.d)]
     for stage, device in enumerate(instance.devices.tolist()):
         found[device].append(stage)
@@ -214,9 +210,6 @@ def _ring(starts: Array, ends: Array) -> int:
     """Return the least r for which interval i + r never starts before i ends; both in order."""
     started = np.searchsorted(starts, ends, side="left")  # before the end of each
     return int((started - np.arange(len(starts))).max())
-
-
-# ---------------------------------------------------------------------- whether it is right
 
 
 def check(instance: ScheduleData, solution: ScheduleSolution) -> tuple[Violation, ...]:
@@ -391,7 +384,6 @@ def _overfull(rows: Rows, start: Array) -> list[int]:
 def _overlaps(
     instance: ScheduleData, starts: list[Array], device: int, here: list[int]
 ) -> list[Violation]:
-    """Return the operations of a device that overlap."""
     begins, ends, names = [], [], []
     for stage in here:
         for kind, duration in enumerate(_durations(instance, stage)):

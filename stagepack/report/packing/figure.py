@@ -128,16 +128,12 @@ def _beside(instance: LmemPacking, drawn: MemoryMap, factor: int) -> list[JsonOb
     ]  # fmt: skip
 
 
-# ---------------------------------------------------------------------- what is painted
-
-
 def _rectangles(
     instance: LmemPacking,
     solutions: Sequence[PackingSolution],
     maps: Sequence[MemoryMap],
     factor: int,
 ) -> JsonObject:
-    """Return what the page draws as rectangles, of all solutions."""
     first = maps[0]
     buffers, place = np.unique(first.shown.buffer, return_inverse=True)
     whole = (first.shown.low == 0) & (first.shown.high == instance.size[first.shown.buffer])

@@ -134,9 +134,6 @@ def _cliques(instance: LmemPacking) -> Rectangles:
     return Rectangles(buffer, first[begins], end[ends], zero, instance.size[buffer])
 
 
-# ---------------------------------------------------------------------- bytes in use over time
-
-
 def load(instance: LmemPacking, given: Rectangles, offsets: Array | None) -> tuple[Array, Array]:
     """Return bytes in use as steps: from times[i] on, load[i] bytes, until times[i + 1].
 
@@ -204,9 +201,6 @@ def wasted(instance: LmemPacking, solution: PackingSolution) -> int:
         first, last = np.searchsorted(times, (given.start[at], given.end[at]))
         least = min(least, peak - int(in_use[first:last].max()))
     return least
-
-
-# ---------------------------------------------------------------------- where all that is drawn
 
 
 def moments(given: Rectangles) -> Array:

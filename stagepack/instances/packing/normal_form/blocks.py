@@ -255,9 +255,6 @@ class Blocks:
         return meetings(owner, self.first, self.end, self.b, pause)
 
 
-# ---------------------------------------------------------------------- buffers to blocks
-
-
 def _sharing(instance: LmemPacking, block: Array, shift: Array) -> Array:
     """Return the pairs of blocks that may overlap at equal offsets, ascending.
 
