@@ -15,8 +15,15 @@ import numpy as np
 from stagepack.errors import InputError, suggest
 from stagepack.instances import arrays
 from stagepack.instances.arrays import Given
-from stagepack.instances.pipeline.alternatives import BYTES, CYCLES, FIGURES, OWN, Alternative
-from stagepack.instances.pipeline.data import PartitionData, PipelineSolution
+from stagepack.instances.pipeline.data import (
+    BYTES,
+    CYCLES,
+    FIGURES,
+    OWN,
+    Alternative,
+    PartitionData,
+    PipelineSolution,
+)
 from stagepack.instances.profile import Array
 from stagepack.instances.violation import Violation
 

@@ -13,10 +13,10 @@ from stagepack.errors import InputError
 from stagepack.instances import arrays, clusters
 from stagepack.instances.arrays import Given
 from stagepack.instances.base import Answered, Rules
-from stagepack.instances.pipeline.alternatives import OWN
 from stagepack.instances.pipeline.check import check, evaluate, shape, unevenness
 from stagepack.instances.pipeline.choices import with_alternatives
 from stagepack.instances.pipeline.data import (
+    OWN,
     GraphOrder,
     PartitionData,
     PipelineSolution,

@@ -20,7 +20,7 @@ import numpy as np
 
 from stagepack.contracts import Number
 from stagepack.errors import InputError
-from stagepack.instances.pipeline import at_once
+from stagepack.instances.pipeline import costs
 from stagepack.instances.pipeline.choices import least
 from stagepack.instances.pipeline.costs import LARGEST_TABLE, CostsInTicks
 from stagepack.instances.pipeline.data import PipelineSolution
@@ -236,12 +236,10 @@ class RangeCosts(CostsInTicks):
             added = self._exclusive
             if stashes:
                 added = added + stashes * self._chain.stash
-            if at_once.needs_kernels(self.instance.shared, self.n):
+            if costs.needs_kernels(self.instance.shared, self.n):
                 fit = self._slide(added, capacity, pause)
             else:
-                fit = np.minimum(
-                    at_once.furthest_fit(added, self._peak, capacity), self._next_fixed
-                )
+                fit = np.minimum(costs.furthest_fit(added, self._peak, capacity), self._next_fixed)
             if len(self._reach_cache) >= MOST_REACHES:
                 return fit  # as many stashes, as many rows
             self._reach_cache[key] = fit
@@ -352,10 +350,8 @@ class RangeCosts(CostsInTicks):
             for rows in (self.recv, self.send)
         )
         both = np.maximum(recv, send)
-        dearest = at_once.smallest(both, needed).max()
-        together = at_once.smallest(
-            np.add(recv, send, out=both), needed
-        ).sum()  # new room costs more
+        dearest = costs.smallest(both, needed).max()
+        together = costs.smallest(np.add(recv, send, out=both), needed).sum()  # new room costs more
         return int(dearest), int(-(-together // self.k)), int(together)
 
     def memory_matrix(self, device_class: int, stashes: int) -> Array:
@@ -370,9 +366,9 @@ class RangeCosts(CostsInTicks):
         memory = lasting[None, :] - lasting[:, None]
         if table is not None:
             return np.asarray(memory + self._class_table(table, device_class))
-        memory += at_once.peaks(self._peak)
+        memory += costs.peaks(self._peak)
         if len(instance.shared.layer):
-            memory += at_once.held_once(instance.shared, n)
+            memory += costs.held_once(instance.shared, n)
         return np.asarray(memory)
 
     def fits_matrix(
@@ -388,7 +384,7 @@ class RangeCosts(CostsInTicks):
         if not given:
             ends[:n] = self._roomy(device_class, stashes, pause)
         cuts = np.arange(n + 1)
-        for rows in at_once.blocks(n, pause):
+        for rows in costs.blocks(n, pause):
             np.logical_and(cuts > cuts[rows, None], cuts <= ends[rows, None], out=fits[rows])
             fits[rows] &= self.allowed[rows, None] & self.allowed
         if given and capacity is not None:
@@ -442,11 +438,11 @@ class RangeCosts(CostsInTicks):
 
     @cached_property
     def _first_use(self) -> Array:
-        return at_once.first_uses(self.instance.shared, self.n)
+        return costs.first_uses(self.instance.shared, self.n)
 
     @cached_property
     def _next_fixed(self) -> Array:
-        return at_once.next_of(self.instance.fixed_cuts, self.n)
+        return costs.next_of(self.instance.fixed_cuts, self.n)
 
     @cached_property
     def order(self) -> StageOrder:

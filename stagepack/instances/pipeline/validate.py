@@ -10,8 +10,7 @@ import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.instances import arrays
-from stagepack.instances.pipeline.alternatives import PER
-from stagepack.instances.pipeline.data import PartitionData
+from stagepack.instances.pipeline.data import PER, PartitionData
 from stagepack.instances.pipeline.problem import LIMITABLE, TIED, Objective
 from stagepack.instances.words import LARGEST
 from stagepack.shown import some

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from stagepack.instances.graph import GraphPartition, GraphSolution
-from stagepack.instances.graph.flows import Flow
 from stagepack.instances.profile import Array
 from stagepack.report import format as as_text
 from stagepack.report.extra import Figure
@@ -20,6 +19,7 @@ from stagepack.report.graph.numbers import (
     RECEIVED,
     SENT,
     WITHIN,
+    Flow,
     PartitionDrawing,
     amount,
     arc,
