@@ -135,6 +135,7 @@ class Answered(Shown, Generic[S, V]):
     kind: str
     solution_type: ClassVar[type[Any]]
     rules: ClassVar[Rules]
+    beside: ClassVar[tuple[str, ...]] = ()  # what :meth:`replace` takes beside fields
 
     @cached
     def fingerprints(self) -> JsonObject:
@@ -167,11 +168,11 @@ class Answered(Shown, Generic[S, V]):
         whole: Any = self
         known = self.__getstate__()
         for name in changes:
-            if name not in known:
+            if name not in known and name not in self.beside:
                 raise InputError(
                     f"is no field of {a(type(self).__name__)}",
                     field=name,
-                    remedy="known are " + ", ".join(known),
+                    remedy="known are " + ", ".join([*known, *self.beside]),
                 )
         copy: Self = whole.from_arrays(**{**known, **changes})
         return copy
