@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from stagepack.instances.clusters import Preset
 from stagepack.instances.profile import LayerProfile, ModelProfile
@@ -185,6 +186,10 @@ class Chain:
             self.blocks += pieces
         else:
             self.blocks.append(replace(self._merged(pieces), name=name, shape=shape))
+
+    def layer(self, name: str, **figures: Any) -> None:
+        """Append a block that is a layer in any chain, of a shape of its own."""
+        self.blocks.append(Block(name=name, shape=name, **figures))
 
     def _merged(self, pieces: Sequence[Block]) -> Block:
         """Return several pieces as one; what only they exchange becomes inner memory."""

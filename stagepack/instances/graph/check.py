@@ -17,6 +17,7 @@ from typing import assert_never
 import numpy as np
 
 from stagepack.contracts import Number
+from stagepack.instances import joining
 from stagepack.instances.arrays import distinct
 from stagepack.instances.graph.data import GraphData, GraphSolution
 from stagepack.instances.graph.problem import DeviceOrder, Objective
@@ -324,7 +325,7 @@ def _tangled(instance: GraphData, solution: GraphSolution) -> Iterator[str]:
             return
     pairs = _quotient(instance, solution)
     if _sorted(distinct(_groups(instance, solution)).tolist(), pairs) is None:
-        circle = _circle(pairs)
+        circle = joining.circle(pairs)
         k = instance.devices
         names = (
             instance.device_name(at) if at < k else f"node {instance.node_name(at - k)}"
@@ -431,27 +432,3 @@ def _sorted(devices: list[int], pairs: list[tuple[int, int]]) -> list[int] | Non
             if not waiting[b]:
                 heapq.heappush(ready, b)
     return order if len(order) == len(devices) else None
-
-
-def _circle(pairs: list[tuple[int, int]]) -> list[int]:
-    """Return a circle among pairs of which there is one."""
-    before: dict[int, set[int]] = {}
-    for a, b in pairs:
-        before.setdefault(b, set()).add(a)
-    # Whoever is before nobody is on no circle: what is left has somebody before it.
-    idle = [a for a, _ in pairs if a not in before]
-    after: dict[int, list[int]] = {}
-    for a, b in pairs:
-        after.setdefault(a, []).append(b)
-    while idle:
-        a = idle.pop()
-        for b in after.get(a, ()):
-            before[b].discard(a)
-            if not before[b]:
-                del before[b]
-                idle.append(b)
-        after.pop(a, None)
-    path = [min(before)]
-    while path.count(path[-1]) == 1:
-        path.append(min(before[path[-1]]))
-    return path[path.index(path[-1]) + 1 :][::-1]

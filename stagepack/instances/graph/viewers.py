@@ -27,15 +27,7 @@ ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def partition_dot(instance: GraphPartition, solution: GraphSolution | Result[GraphSolution]) -> str:
-    """Return a partition as DOT: a cluster a stage, its nodes in its colour.
-
-    Parameters
-    ----------
-    instance : GraphPartition
-        The graph.
-    solution : GraphSolution or Result
-        Its stages.
-    """
+    """Return a partition as DOT: a cluster a stage, its nodes in its colour."""
     require_instance(instance, KIND)
     found = instance.solution_in(solution)
     lines = [
@@ -69,15 +61,7 @@ def partition_dot(instance: GraphPartition, solution: GraphSolution | Result[Gra
 def partition_graphml(
     instance: GraphPartition, solution: GraphSolution | Result[GraphSolution]
 ) -> str:
-    """Return a partition as GraphML.
-
-    Parameters
-    ----------
-    instance : GraphPartition
-        The graph.
-    solution : GraphSolution or Result
-        Its stages.
-    """
+    """Return a partition as GraphML."""
     require_instance(instance, KIND)
     found = instance.solution_in(solution)
     nodes, edges = list(_nodes(instance, found)), list(_edges(instance, found))
