@@ -45,7 +45,7 @@ from stagepack.instances.documents import strict
 from stagepack.instances.documents.cells import Cells
 from stagepack.instances.packing import KIND, LmemPacking, PackingSolution
 from stagepack.instances.packing.instance import aligned
-from stagepack.instances.packing.native import GIVEN
+from stagepack.instances.packing.problem import GIVEN
 from stagepack.instances.profile import Array
 from stagepack.instances.words import LARGEST, Words
 

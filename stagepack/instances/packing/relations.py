@@ -12,7 +12,6 @@ import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.instances.arrays import integer, integers
-from stagepack.instances.joining import Joined
 from stagepack.instances.packing.data import Memory, PackingData, Penalties
 from stagepack.instances.packing.validate import pairs, records, require_buffers
 from stagepack.instances.profile import Array
@@ -203,6 +202,10 @@ def check(given: PackingData) -> None:
 
 def _views(given: PackingData) -> None:
     """Refuse views outside of their host, two hosts of a view, and circles."""
+    if not given.views:
+        return
+    from stagepack.instances.joining import Joined
+
     host: dict[int, int] = {}
     joined = Joined[int]()
     for at, view in enumerate(given.views):

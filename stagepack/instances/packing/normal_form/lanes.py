@@ -13,14 +13,12 @@ pairs kept apart.  Source: ours.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.instances.arrays import distinct
 from stagepack.instances.packing.instance import LmemPacking
-from stagepack.instances.packing.normal_form.meetings import Looks
+from stagepack.instances.packing.normal_form.meetings import Looks, Turns
 from stagepack.instances.profile import Array
 
 MOST_TOGETHER = 2_000
@@ -28,23 +26,6 @@ MOST_TOGETHER = 2_000
 
 MOST_EXEMPT = 2_000
 """Buffers with exemptions at most, of which each may be a class of its own: 3 s of looking."""
-
-
-@dataclass(frozen=True, eq=False)
-class Turns:
-    """What is alive when, in times that are numbered through."""
-
-    # int64, shape (pieces, 5): buffer, [start, stop) in time, [low, high) in bytes above its
-    # offset.
-    rows: Array
-    # int64, shape (span,): the moments of a lane: time t is ``moments[t % span]``; empty where
-    # times are as given.
-    moments: Array
-    end: int = 2**62  # what is alive from then on is kept apart, at no moment
-
-    def moment(self, time: Array) -> Array:
-        """Return the moments of times before the `end`."""
-        return self.moments[time % len(self.moments)] if len(self.moments) else time
 
 
 def turns(instance: LmemPacking, block: Array, rows: Array, looks: Looks) -> Turns:

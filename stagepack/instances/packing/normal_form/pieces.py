@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagepack.instances.packing.instance import LmemPacking
-from stagepack.instances.packing.normal_form.lanes import Turns, turns
-from stagepack.instances.packing.normal_form.meetings import Looks
+from stagepack.instances.packing.normal_form.lanes import turns
+from stagepack.instances.packing.normal_form.meetings import Looks, Turns
 from stagepack.instances.packing.normal_form.places import joined
 from stagepack.instances.profile import Array
 from stagepack.instances.words import LARGEST
