@@ -41,24 +41,13 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Entry:
-    """A named family of instances.
+    """A named family of instances."""
 
-    Attributes
-    ----------
-    name : str
-        What :func:`load` takes.
-    kind : str
-        The problem.
-    description : str
-        One line.
-    parameters : dict
-        What may be chosen, with the defaults (None: as it is made, or as the cluster has it);
-        their meaning is in `VOCABULARY`.
-    """
-
-    name: str
-    kind: str
-    description: str
+    name: str  # what :func:`load` takes
+    kind: str  # the problem
+    description: str  # one line
+    # What may be chosen, with the defaults (None: as it is made, or as the cluster has it); their
+    # meaning is in `VOCABULARY`.
     parameters: Words
 
 

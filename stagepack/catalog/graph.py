@@ -68,7 +68,6 @@ def _parameters(network: str) -> JsonObject:
 
 
 def _layers(network: str, **given: Any) -> GraphPartition:
-    """Return the layers of a network on a cluster."""
     profile, cluster = chains.profiled(network, given)
     return GraphPartition.from_profile(profile, cluster, **{name: given[name] for name in LAYERS})
 
@@ -112,9 +111,6 @@ def _trained(forward: JsonObject) -> JsonObject:
         "consumers": [*readers, *(target for _, target, _ in gradients)],
         "traffic": [*forward["traffic"], *(traffic for _, _, traffic in gradients)],
     }
-
-
-# ---------------------------------------------------------------------- generated ones
 
 
 def _generated(edges: Array, n: int, seed: int, name: str, given: JsonObject) -> GraphPartition:

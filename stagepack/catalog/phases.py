@@ -122,9 +122,6 @@ def _six_layers(capacity: int) -> PhaseSchedule:
     )
 
 
-# ---------------------------------------------------------------------- generators
-
-
 def _random_phases(
     layers: int, seed: int, slack: float, training: bool, policies: str, modes: str, **job: Any
 ) -> PhaseSchedule:

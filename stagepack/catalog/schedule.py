@@ -158,9 +158,6 @@ def _zero_bubble(
     )
 
 
-# ---------------------------------------------------------------------- real networks
-
-
 def _of_network(name: str, microbatches: int, split: bool, **parameters: Any) -> PipelineSchedule:
     """Schedule a network whose layers are cut into stages of about equal cycles.
 

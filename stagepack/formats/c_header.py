@@ -32,28 +32,15 @@ ASSERTS = """\
 
 @dataclass(frozen=True)
 class Region:
-    """One memory as programs are told of it.
+    """One memory as programs are told of it."""
 
-    Attributes
-    ----------
-    name : str
-        In capitals; "" where there is one memory only.
-    title : str
-        What the instance calls it.
-    buffers : tuple of int
-        Those that lie in it, in the order of the instance.
-    nbytes, alignment : int
-        What they take in all, and the strictest alignment of one.
-    capacity : int or None
-        Bytes that there are; None: not said.
-    """
-
-    name: str
-    title: str
-    buffers: tuple[int, ...]
+    name: str  # in capitals; "" where there is one memory only
+    title: str  # what the instance calls it
+    buffers: tuple[int, ...]  # those that lie in it, in the order of the instance
+    # `nbytes`, `alignment`: what they take in all, and the strictest alignment of one.
     nbytes: int
     alignment: int
-    capacity: int | None
+    capacity: int | None  # bytes that there are; None: not said
 
 
 def header(

@@ -46,6 +46,10 @@ PICKLES = tuple(bytes([0x80, protocol]) for protocol in range(2, 6))
 """How pickles begin."""
 TFLITE = b"TFL3"
 """The mark of models of TensorFlow Lite, behind four other bytes."""
+ONNX = re.compile(rb"\x08[\x00-\x1f][\x12\x1a\x22\x3a]..", re.DOTALL)
+"""How a ModelProto begins: the version of its representation, then a field."""
+VELA = (b"Start Time", b"Start Addr", b"Tensor Size")
+"""Heads of columns of Vela's allocation."""
 LIVE_RANGES, ASSIGNMENT = "HloLiveRange", "BufferAssignment:"
 """What the sections of XLA's dumps begin with."""
 
@@ -73,44 +77,22 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, repr=False)
 class Format:
-    """One file format: what it holds, how it is recognised, and who reads and writes it.
+    """One file format: what it holds, how it is recognised, and who reads and writes it."""
 
-    Attributes
-    ----------
-    name : str
-        What ``--format`` takes.
-    holds : collection of str
-        The kinds of problem it can describe.
-    extensions : tuple of str
-        Usual ends of file names, in lower case; reading goes by content, writing by these.
-    description : str
-        One line.
-    sniff : callable
-        Whether bytes look like this format, complete or not.
-    home : str or Reader
-        Its module in ``stagepack.formats``.
-    writes : bool
-        Whether it can be written.
-    tells : bool
-        Whether its files say which of several kinds they hold.
-    usual : str, optional
-        Which of several kinds its files are made for, where neither they nor users say one.
-    binary : bool
-        Whether its files are no text.
-    holds_solutions, writes_solutions : bool
-        Whether its files may hold a solution, and whether solutions can be written as such files.
-    """
-
-    name: str
-    holds: Collection[str]
+    name: str  # what ``--format`` takes
+    holds: Collection[str]  # the kinds of problem it can describe
+    # Usual ends of file names, in lower case; reading goes by content, writing by these.
     extensions: tuple[str, ...]
-    description: str
-    sniff: Callable[[bytes], bool]
-    home: str | Reader
-    writes: bool = False
-    tells: bool = False
+    description: str  # one line
+    sniff: Callable[[bytes], bool]  # whether bytes look like this format, complete or not
+    home: str | Reader  # its module in ``stagepack.formats``
+    writes: bool = False  # whether it can be written
+    tells: bool = False  # whether its files say which of several kinds they hold
+    # Which of several kinds its files are made for, where neither they nor users say one.
     usual: str | None = None
-    binary: bool = False
+    binary: bool = False  # whether its files are no text
+    # `holds_solutions`, `writes_solutions`: whether its files may hold a solution, and whether
+    # solutions can be written as such files.
     holds_solutions: bool = False
     writes_solutions: bool = False
 
@@ -138,11 +120,6 @@ class Format:
     def context(self) -> frozenset[str]:
         """What may be said beside a file of any of its kinds."""
         return frozenset().union(*self.contexts.values())
-
-    @property
-    def reads(self) -> bool:
-        """Whether the format can be read: all can."""
-        return True
 
     def ending(self, name: str) -> int:
         """Return how long the end of a file's name is that tells this format: 0 for none."""
@@ -184,6 +161,11 @@ def stem_of(file: str) -> str:
 # ---------------------------------------- how files are recognised: by bytes, never by names
 
 
+def an_object_with(word: bytes) -> Callable[[bytes], bool]:
+    """Return what tells a JSON object by a `word` in it."""
+    return lambda data: strict.first_byte(data) == b"{" and word in data
+
+
 def is_native(data: bytes) -> bool:
     """Whether `data` is JSON that says which problem it is."""
     found = strict.first_byte(data) == b"{" and b'"problem"' in data
@@ -207,21 +189,6 @@ def is_auto_pipeline(data: bytes) -> bool:
     if start == b"{":
         return b'"connection"' in data and b'"layerInfo"' not in data
     return start == b"[" and (b'"connection"' in data or b'"cycles"' in data)
-
-
-def is_auto_pipeline_profile(data: bytes) -> bool:
-    """Whether `data` is JSON with the words of a model profile."""
-    return strict.first_byte(data) == b"{" and b'"layerInfo"' in data
-
-
-def is_dnn_partitioning(data: bytes) -> bool:
-    """Whether `data` has nodes with times on two kinds of devices."""
-    return strict.first_byte(data) == b"{" and b'"fpgaLatency"' in data
-
-
-def is_hugging_face(data: bytes) -> bool:
-    """Whether `data` is JSON that says which family of models it is."""
-    return strict.first_byte(data) == b"{" and b'"model_type"' in data
 
 
 def is_layer_table(data: bytes) -> bool:
@@ -272,19 +239,9 @@ def has_no_header(names: Sequence[str]) -> bool:
     return all(name.lstrip("-").isdigit() for name in names)
 
 
-def is_onnx(data: bytes) -> bool:
-    """Whether `data` begins like a ModelProto: the version of its representation, then a field."""
-    return len(data) > 4 and data[0] == 0x08 and data[1] < 0x20 and data[2] in b"\x12\x1a\x22\x3a"
-
-
 def is_pipedream(data: bytes) -> bool:
     """Whether `data` has the line of an operator."""
     return b"forward_compute_time=" in data and b" -- " in data and strict.first_byte(data) != b"{"
-
-
-def is_tflite(data: bytes) -> bool:
-    """Whether `data` has the mark of a model of TensorFlow Lite."""
-    return data[4:8] == TFLITE
 
 
 def has_torch_events(data: bytes) -> bool:
@@ -297,28 +254,6 @@ def is_torch_memory(data: bytes) -> bool:
     object_of = b'"traceEvents"' in data or b'"device_traces"' in data
     return data.startswith(PICKLES) or has_torch_events(data) or object_of
 
-
-def is_torch_schedule(data: bytes) -> bool:
-    """Whether the first line of `data` begins with an action."""
-    return ACTION.match(data[:65536].lstrip().partition(b"\n")[0]) is not None
-
-
-def is_tpu_mlir(data: bytes) -> bool:
-    """Whether `data` is a JSON object with the words of layer groups."""
-    return strict.first_byte(data) == b"{" and b'"timestep_table"' in data
-
-
-def is_vela(data: bytes) -> bool:
-    """Whether `data` has the heads of columns of Vela's allocation."""
-    return b"Start Time" in data and b"Start Addr" in data and b"Tensor Size" in data
-
-
-def is_xla(data: bytes) -> bool:
-    """Whether `data` begins with a section of XLA's dumps."""
-    return data[:4096].lstrip().startswith((LIVE_RANGES.encode(), ASSIGNMENT.encode()))
-
-
-# ---------------------------------------------------------------------- the table
 
 PIPELINE, PACKING, GRAPH = "pipeline-partition", "lmem-packing", "graph-partition"
 NATIVE = Format(
@@ -356,7 +291,7 @@ FORMATS: tuple[Format, ...] = (
         holds=(PIPELINE,),
         extensions=(".json",),
         description="Auto Pipeline's model profiles (layerInfo); need a cluster",
-        sniff=is_auto_pipeline_profile,
+        sniff=an_object_with(b'"layerInfo"'),
         home="auto_pipeline.profile",
     ),
     Format(
@@ -364,7 +299,7 @@ FORMATS: tuple[Format, ...] = (
         holds=(PIPELINE,),
         extensions=(".json",),
         description="config.json of Hugging Face Transformers; needs a cluster, such as 4xh100",
-        sniff=is_hugging_face,
+        sniff=an_object_with(b'"model_type"'),
         home="hugging_face.config",
     ),
     Format(
@@ -412,7 +347,7 @@ FORMATS: tuple[Format, ...] = (
         holds=(PACKING,),
         extensions=(".json",),
         description="TPU-MLIR layer groups: buffers with circular lifetimes, banks and their pairs",
-        sniff=is_tpu_mlir,
+        sniff=an_object_with(b'"timestep_table"'),
         home="tpu_mlir.layer_groups",
     ),
     Format(
@@ -420,7 +355,7 @@ FORMATS: tuple[Format, ...] = (
         holds=("pipeline-schedule",),
         extensions=(".csv", ".csv.gz"),
         description="schedules of torch.distributed.pipelining: a line a rank, as 0F0,0F1,0B0",
-        sniff=is_torch_schedule,
+        sniff=lambda data: ACTION.match(data[:65536].lstrip().partition(b"\n")[0]) is not None,
         home="torch.schedule",
         holds_solutions=True,
         writes_solutions=True,
@@ -430,7 +365,7 @@ FORMATS: tuple[Format, ...] = (
         holds=(PIPELINE, GRAPH, "layer-grouping", PACKING, "phase-schedule", "pipeline-schedule"),
         extensions=(".onnx",),
         description="ONNX models: operators and shapes; weights need not be there",
-        sniff=is_onnx,
+        sniff=lambda data: ONNX.match(data) is not None,
         home="onnx.instances",
         binary=True,
     ),
@@ -439,7 +374,7 @@ FORMATS: tuple[Format, ...] = (
         holds=(PACKING,),
         extensions=(".tflite",),
         description="models of TensorFlow Lite: tensors in the arena of TensorFlow Lite Micro",
-        sniff=is_tflite,
+        sniff=lambda data: data[4:8] == TFLITE,
         home="tflite.arena",
         binary=True,
         holds_solutions=True,
@@ -449,7 +384,7 @@ FORMATS: tuple[Format, ...] = (
         holds=(PACKING,),
         extensions=(".vela.txt",),
         description="tables of Arm's Vela (--verbose-allocation): tensors in its memories",
-        sniff=is_vela,
+        sniff=lambda data: all(head in data for head in VELA),
         home="vela.allocation",
         holds_solutions=True,
     ),
@@ -458,7 +393,9 @@ FORMATS: tuple[Format, ...] = (
         holds=(PACKING,),
         extensions=("-live-range.txt",),
         description="live ranges and buffer assignment that XLA dumps: values of a module",
-        sniff=is_xla,
+        sniff=lambda data: (
+            data[:4096].lstrip().startswith((LIVE_RANGES.encode(), ASSIGNMENT.encode()))
+        ),
         home="xla.buffers",
         holds_solutions=True,
     ),
@@ -478,7 +415,7 @@ FORMATS: tuple[Format, ...] = (
         extensions=(".json",),
         description="operator graphs of dnn-partitioning (Tarnawski et al.): JSON with nodes and "
         "edges",
-        sniff=is_dnn_partitioning,
+        sniff=an_object_with(b'"fpgaLatency"'),
         home="dnn_partitioning.graph",
         writes=True,
     ),

@@ -93,11 +93,7 @@ def require_fragment(
 ) -> dict[str, int]:
     """Return where each memory begins, by name; refuse options that cannot be followed.
 
-    Parameters
-    ----------
-    instance : LmemPacking
-    prefix, origin, short
-        As of :func:`fragment`.
+    `prefix`, `origin` and `short` are those of :func:`fragment`.
     """
     require_header(instance, prefix=prefix, short=short)
     names = [memory.name for memory in instance.memories] or [""]

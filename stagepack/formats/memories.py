@@ -26,17 +26,8 @@ def memories(texts: Sequence[str], instance: PackingData, changes: Mapping[str, 
     """Return the fields of an instance with memories that are given as texts.
 
     They replace those of equal names, and come after others that it has.  A capacity of all is
-    dropped; the objective is what is usual.
-
-    Parameters
-    ----------
-    texts : sequence of str
-        ``NAME=SIZE[,reserved=LOW-HIGH][,alignment=N][,cost=C]``, or SIZE alone with a name of its
-        own.
-    instance : PackingData
-        As it was read.
-    changes : mapping
-        What else changes.
+    dropped; the objective is what is usual.  `texts`: ``NAME=SIZE[,reserved=LOW-HIGH][,alignment=N]
+    [,cost=C]``, or SIZE alone with a name of its own; `changes` are what else changes.
     """
     given: dict[str, Memory] = {}
     for memory in map(_memory, texts):
@@ -57,7 +48,6 @@ def memories(texts: Sequence[str], instance: PackingData, changes: Mapping[str, 
 
 
 def _memory(text: str) -> Memory:
-    """Return a memory, given as text."""
     name, equals, rest = text.partition("=")
     size, *words = rest.split(",")
     if not equals or not name or not size:
@@ -93,15 +83,8 @@ def _number(word: str, text: str, read: Callable[[str], int]) -> int:
 def homes(texts: Sequence[str], instance: PackingData, changes: Mapping[str, Any]) -> JsonObject:
     """Return the field of an instance with homes that are given as texts.
 
-    Parameters
-    ----------
-    texts : sequence of str
-        ``MEMORY=BUFFER``, where names of buffers may have * and ?; one that is named for several
-        memories may live in each of them.
-    instance : PackingData
-        As it was read.
-    changes : mapping
-        What else changes: its memories count.
+    `texts`: ``MEMORY=BUFFER``, where names of buffers may have * and ?; one that is named for
+    several memories may live in each of them.  Of what else changes, `changes`, memories count.
     """
     names = [memory.name for memory in changes.get("memories", instance.memories)]
     old = changes.get("homes", instance.homes)

@@ -55,24 +55,12 @@ LINKS = {
 
 @dataclass(frozen=True)
 class Accelerator:
-    """A device by name.
+    """A device by name."""
 
-    Attributes
-    ----------
-    memory : int
-        Bytes.
-    tflops : float
-        Dense bf16 products with 32-bit sums at the peak, 10**12 operations a second.
-    bandwidth : int
-        Of its memory, 10**9 bytes a second.
-    near, far, host : str
-        Links within a node, between nodes and to the host.
-    source : str
-    """
-
-    memory: int
-    tflops: float
-    bandwidth: int
+    memory: int  # bytes
+    tflops: float  # dense bf16 products with 32-bit sums at the peak, 10**12 operations a second
+    bandwidth: int  # of its memory, 10**9 bytes a second
+    # `near`, `far`, `host`: links within a node, between nodes and to the host.
     near: str
     far: str
     host: str

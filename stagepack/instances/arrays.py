@@ -6,6 +6,7 @@ and magnitudes of 2**62 or more are refused.
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -165,30 +166,19 @@ def whole_bytes(values: Given, name: str, shape: tuple[int, ...]) -> Array:
     return _checked(values, name, shape, f"give an array of shape {shape}", whole=True)
 
 
-def table(values: Given, name: str, shape: tuple[int, ...], k: int | None = None) -> Array | None:
+def table(
+    values: Given, name: str, shape: tuple[int, ...], k: int | None = None, *, whole: bool = False
+) -> Array | None:
     """Return `values` of a `shape`, a table of numbers for all of `k` devices or one each; None
     stays.
 
-    Refuses what :func:`numbers` does, by the `name` of the field.
+    Refuses what :func:`numbers` does, by the `name` of the field; if `whole`, :func:`whole_bytes`.
     """
-    return None if values is None else numbers(values, name, _table_shape(values, shape, k))
-
-
-def byte_table(values: Given, name: str, shape: tuple[int, ...], k: int) -> Array | None:
-    """Return `values` of a `shape`, a table of bytes for all of `k` devices or one each; None
-    stays.
-
-    Refuses what :func:`whole_bytes` does, by the `name` of the field.
-    """
-    return None if values is None else whole_bytes(values, name, _table_shape(values, shape, k))
-
-
-def _table_shape(values: npt.ArrayLike, shape: tuple[int, ...], k: int | None) -> tuple[int, ...]:
-    """Return `shape`, or that of one such table a device where `values` are as deep."""
-    try:
-        return shape if k is None or np.ndim(values) != 3 else (k, *shape)
-    except ValueError:  # ragged: said where it is read
-        return shape
+    if values is None:
+        return None
+    with contextlib.suppress(ValueError):  # ragged: said where it is read
+        shape = shape if k is None or np.ndim(values) != 3 else (k, *shape)
+    return (whole_bytes if whole else numbers)(values, name, shape)
 
 
 def _checked(

@@ -37,9 +37,6 @@ LABELS = frozenset({
 LONGEST = 80  # characters of a value that is written down itself
 
 
-# ---------------------------------------------------------------------- how they are told apart
-
-
 def fields_of(instance: Any) -> JsonObject:
     """Return each field that matters: short plain values themselves, others as ``#checksum``."""
     found: JsonObject = {}
@@ -121,9 +118,6 @@ def _checksum(value: object, so_far: int = 0) -> int:
     return so_far
 
 
-# ---------------------------------------------------------------------- their solutions
-
-
 class Rules(NamedTuple):
     """The checker of a problem: functions of an instance and a solution.
 
@@ -141,6 +135,7 @@ class Answered(Shown, Generic[S, V]):
     kind: str
     solution_type: ClassVar[type[Any]]
     rules: ClassVar[Rules]
+    beside: ClassVar[tuple[str, ...]] = ()  # what :meth:`replace` takes beside fields
 
     @cached
     def fingerprints(self) -> JsonObject:
@@ -173,11 +168,11 @@ class Answered(Shown, Generic[S, V]):
         whole: Any = self
         known = self.__getstate__()
         for name in changes:
-            if name not in known:
+            if name not in known and name not in self.beside:
                 raise InputError(
                     f"is no field of {a(type(self).__name__)}",
                     field=name,
-                    remedy="known are " + ", ".join(known),
+                    remedy="known are " + ", ".join([*known, *self.beside]),
                 )
         copy: Self = whole.from_arrays(**{**known, **changes})
         return copy

@@ -1,4 +1,4 @@
-"""Disjoint sets (union-find) with path halving.
+"""Disjoint sets (union-find) with path halving, and circles.
 
 Source: Tarjan and van Leeuwen, *Worst-case analysis of set union algorithms*, 1984.
 """
@@ -6,6 +6,7 @@ Source: Tarjan and van Leeuwen, *Worst-case analysis of set union algorithms*, 1
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from graphlib import CycleError, TopologicalSorter
 from typing import Generic, TypeVar
 
 ItemT = TypeVar("ItemT", bound=Hashable)
@@ -35,3 +36,20 @@ class Joined(Generic[ItemT]):
         for item in items:
             found.setdefault(self.root(item), []).append(item)
         return list(found.values())
+
+
+def circle(pairs: Iterable[tuple[int, int]]) -> list[int]:
+    """Return a circle among pairs (before, after), from its least item on; [] where there is none.
+
+    O(pairs).
+    """
+    sorter = TopologicalSorter[int]()
+    for before, after in pairs:
+        sorter.add(after, before)
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        found: list[int] = error.args[1][:-1]
+        least = found.index(min(found))
+        return found[least:] + found[:least]
+    return []

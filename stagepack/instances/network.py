@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from stagepack.instances.clusters import Preset
 from stagepack.instances.profile import LayerProfile, ModelProfile
@@ -26,38 +27,27 @@ from stagepack.instances.profile import LayerProfile, ModelProfile
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """One layer of a network, for one batch.
-
-    Attributes
-    ----------
-    shape : str
-        Blocks of one shape run the same code.
-    flops, values : int
-        Floating-point operations of products and convolutions (a multiply-accumulate is two), and
-        values read by pointwise work.
-    weights, weight_bytes : int
-        Parameters, and their bytes, where their width is their own.
-    constants, scratch, saved : int
-        Bytes of what is held, but not trained; alive only inside; kept for the backward pass.
-    variables : tuple of str
-        Weights shared with other blocks.
-    first : tuple of (str, int, int or None)
-        Of `weights` those that are shared: name, number, and bytes as in `weight_bytes`.  They
-        count in the first block that uses them.
-    """
+    """One layer of a network, for one batch."""
 
     name: str
-    shape: str
+    shape: str  # blocks of one shape run the same code
+    # `flops`, `values`: floating-point operations of products and convolutions (a
+    # multiply-accumulate is two), and values read by pointwise work.
     flops: int = 0
     values: int = 0
+    # `weights`, `weight_bytes`: parameters, and their bytes, where their width is their own.
     weights: int = 0
     weight_bytes: int | None = None
+    # `constants`, `scratch`, `saved`: bytes of what is held, but not trained; alive only inside;
+    # kept for the backward pass.
     constants: int = 0
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     scratch: int = 0
     saved: int = 0
-    variables: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()  # weights shared with other blocks
+    # Of `weights` those that are shared: name, number, and bytes as in `weight_bytes`.  They count
+    # in the first block that uses them.
     first: tuple[tuple[str, int, int | None], ...] = ()
 
     def parameters(self, bytes_per_value: int) -> int:
@@ -196,6 +186,10 @@ class Chain:
             self.blocks += pieces
         else:
             self.blocks.append(replace(self._merged(pieces), name=name, shape=shape))
+
+    def layer(self, name: str, **figures: Any) -> None:
+        """Append a block that is a layer in any chain, of a shape of its own."""
+        self.blocks.append(Block(name=name, shape=name, **figures))
 
     def _merged(self, pieces: Sequence[Block]) -> Block:
         """Return several pieces as one; what only they exchange becomes inner memory."""

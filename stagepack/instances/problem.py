@@ -20,88 +20,53 @@ from stagepack.instances.words import SHARED, Parameter, Words
 
 @dataclass(frozen=True)
 class Change:
-    """A field of an instance that the command line changes once the instance is read.
+    """A field of an instance that the command line changes once the instance is read."""
 
-    Attributes
-    ----------
-    name : str
-        The field.
-    option : str
-        What the command line calls it.
-    unit : str
-        What its values are.
-    description : str
-    read : str
-        Where the option names a file, what reads it: module of the wing of formats and function in
-        it, ``(file, instance) -> value``.  Otherwise it takes integers, as often as it is given.
-    texts : str
-        Or texts, as often: what reads them, as for `read`,
-        ``(texts, instance, changes so far) -> fields that change``.
-    """
-
-    name: str
-    option: str
-    unit: str
+    name: str  # the field
+    option: str  # what the command line calls it
+    unit: str  # what its values are
     description: str
+    # Where the option names a file, what reads it: module of the wing of formats and function in
+    # it, ``(file, instance) -> value``.  Otherwise it takes integers, as often as it is given.
     read: str = ""
+    # Or texts, as often: what reads them, as for `read`, ``(texts, instance, changes so far) ->
+    # fields that change``.
     texts: str = ""
 
 
 @dataclass(frozen=True)
 class Export:
-    """What solutions are written to for other tools.
+    """What solutions are written to for other tools."""
 
-    Attributes
-    ----------
-    ending : str
-        How names of the files end.
-    document : str
-        Public name of the function ``(instance, solution) -> JSON data``; without it a format
-        writes them.
-    marks : mapping
-        What is in every such document, and in no other.
-    check : str
-        Public name of the function ``(instance, document) -> (violations, objective)``, if there
-        is one: then ``stagepack check`` takes such a document in place of a solution.
-    texts : mapping of str to str
-        Where there are several kinds of files: how their names end, and the public name of the
-        function ``(instance, solution) -> text`` of each.
-    options : tuple of str
-        What the format that writes them is told besides, if it is.
-    """
-
-    ending: str
+    ending: str  # how names of the files end
+    # Public name of the function ``(instance, solution) -> JSON data``; without it a format writes
+    # them.
     document: str = ""
+    # What is in every such document, and in no other.
     marks: Mapping[str, str] = field(default_factory=dict)
+    # Public name of the function ``(instance, document) -> (violations, objective)``, if there is
+    # one: then ``stagepack check`` takes such a document in place of a solution.
     check: str = ""
+    # Where there are several kinds of files: how their names end, and the public name of the
+    # function ``(instance, solution) -> text`` of each.
     texts: Mapping[str, str] = field(default_factory=dict)
-    options: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()  # what the format that writes them is told besides, if it is
 
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool that reads solutions in a form of its own.
+    """A tool that reads solutions in a form of its own."""
 
-    Attributes
-    ----------
-    writer : str
-        Module of the wing of formats and function in it, ``module.function``: ``(instance,
-        solution, **options) -> text or bytes``; the solution is a valid one.
-    writes : str
-        What the tool reads, in a few words.
-    options : mapping of str to str
-        What else that function takes, and what each says; from the command line as text.
-    requires : str
-        Function beside `writer`, ``(instance, **options)``, that refuses what no solution could
-        mend, so that it is told before anything is solved; "" for none.
-    ending : str
-        How names of its files end, if nothing else is written under such names; "" for none.
-    """
-
+    # Module of the wing of formats and function in it, ``module.function``: ``(instance, solution,
+    # **options) -> text or bytes``; the solution is a valid one.
     writer: str
-    writes: str
+    writes: str  # what the tool reads, in a few words
+    # What else that function takes, and what each says; from the command line as text.
     options: Mapping[str, str] = field(default_factory=dict)
+    # Function beside `writer`, ``(instance, **options)``, that refuses what no solution could mend,
+    # so that it is told before anything is solved; "" for none.
     requires: str = ""
+    # How names of its files end, if nothing else is written under such names; "" for none.
     ending: str = ""
 
 
@@ -120,48 +85,29 @@ class Native(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One kind of problem.
+    """One kind of problem."""
 
-    Attributes
-    ----------
-    kind : str
-        Its name in files.
-    instance : str
-        Public name of its class, which is a :class:`stagepack.contracts.Instance`; that of its
-        solutions has ``from_dict(data, instance)``, ``to_dict()`` and ``malformed()``.
-    objectives : tuple of str
-        What may be minimised.
-    solution_fields : tuple of str
-        What a document that is a solution must have.
-    needs_instance : bool
-        Whether a solution can be read only beside its instance, which names its parts.
-    words : tuple of Parameter
-        Words of its own, or shared ones that mean something else here.
-    changes : tuple of Change
-    frees : bool
-        Whether some of its `what_ifs` are options, so that what they save is told unasked.
-    export : Export, optional
-    tools : mapping of str to Tool
-        Tools that solutions are written for, by name.
-    becomes : mapping of str to str
-        Kinds of which an instance can be made from a solution, and what makes it, among the public
-        names of `stagepack` and what they hold: ``(instance, solution) -> instance``.
-    public : mapping of str to str
-        Names of the package `stagepack` that are its own: each with the module of its folder that
-        holds it ("" for the folder itself).
-    """
-
-    kind: str
+    kind: str  # its name in files
+    # Public name of its class, which is a :class:`stagepack.contracts.Instance`; that of its
+    # solutions has ``from_dict(data, instance)``, ``to_dict()`` and ``malformed()``.
     instance: str
-    objectives: tuple[str, ...]
-    solution_fields: tuple[str, ...]
+    objectives: tuple[str, ...]  # what may be minimised
+    solution_fields: tuple[str, ...]  # what a document that is a solution must have
+    # Whether a solution can be read only beside its instance, which names its parts.
     needs_instance: bool = False
+    # Words of its own, or shared ones that mean something else here.
     words: tuple[Parameter, ...] = ()
     changes: tuple[Change, ...] = ()
+    # Whether some of its `what_ifs` are options, so that what they save is told unasked.
     frees: bool = False
     export: Export | None = None
+    # Tools that solutions are written for, by name.
     tools: Mapping[str, Tool] = field(default_factory=dict)
+    # Kinds of which an instance can be made from a solution, and what makes it, among the public
+    # names of `stagepack` and what they hold: ``(instance, solution) -> instance``.
     becomes: Mapping[str, str] = field(default_factory=dict)
+    # Names of the package `stagepack` that are its own: each with the module of its folder that
+    # holds it ("" for the folder itself).
     public: Mapping[str, str] = field(default_factory=dict)
 
     @functools.cached_property

@@ -337,25 +337,15 @@ def inner_bytes(profile: ModelProfile) -> list[int]:
 
 @dataclass(frozen=True)
 class Lifetimes:
-    """The lifetimes of tensors along a chain of n layers.
+    """The lifetimes of tensors along a chain of n layers."""
 
-    Attributes
-    ----------
-    n : int
-        Number of layers.
-    born : ndarray of int64, shape (tensors,)
-        The layer that writes each tensor, in [-1, n); -1: the host.
-    last_use : ndarray of int64, shape (tensors,)
-        The last layer that reads each tensor, in [-1, n]; n: it is sent to the host.
-    nbytes : ndarray of int64, shape (tensors,)
-        Bytes of each tensor.
-    names : tuple of str
-    """
-
-    n: int
+    n: int  # number of layers
+    # int64, shape (tensors,): the layer that writes each tensor, in [-1, n); -1: the host.
     born: Array
+    # int64, shape (tensors,): the last layer that reads each tensor, in [-1, n]; n: it is sent to
+    # the host.
     last_use: Array
-    nbytes: Array
+    nbytes: Array  # int64, shape (tensors,): bytes of each tensor
     names: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -366,10 +356,7 @@ class Lifetimes:
     def of(cls, profile: ModelProfile) -> Lifetimes:
         """Return the lifetimes of the tensors of `profile`.
 
-        Raises
-        ------
-        InputError
-            If a tensor has no size, is written twice, or is read before it is written.
+        A tensor without a size, or that is written twice or read before it is written, is refused.
         """
         n = len(profile.layers)
         born: dict[str, int] = {}

@@ -21,29 +21,17 @@ BESIDE = "where transfers run beside compute"
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """Something that a solution uses, and that an instance can be given less of.
+    """Something that a solution uses, and that an instance can be given less of."""
 
-    Attributes
-    ----------
-    unit : str
-        What it is counted in, in whole numbers.
-    description : str
-    within : callable
-        ``(instance, limit) -> instance`` whose solutions are those that use at most `limit`, which
-        is at least 1.
-    used : callable
-        ``(instance, solution) -> int``: the least limit that the solution keeps.
-    objective : str
-        What must be minimised beside it; "": anything.
-    lacking : callable
-        ``instance -> str``: why the instance has nothing to limit; "" where it has.
-    """
-
-    unit: str
+    unit: str  # what it is counted in, in whole numbers
     description: str
+    # ``(instance, limit) -> instance`` whose solutions are those that use at most `limit`, which is
+    # at least 1.
     within: Callable[[Any, int], Any]
+    # ``(instance, solution) -> int``: the least limit that the solution keeps.
     used: Callable[[Any, Any], int]
-    objective: str = ""
+    objective: str = ""  # what must be minimised beside it; "": anything
+    # ``instance -> str``: why the instance has nothing to limit; "" where it has.
     lacking: Callable[[Any], str] = lambda instance: ""
 
 

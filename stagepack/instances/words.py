@@ -36,46 +36,27 @@ Words = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Parameter:
-    """One word: what it means, and which values it takes.
-
-    Attributes
-    ----------
-    name : str
-    type : type
-        int, float, bool, str, or list (of floats).
-    description : str
-        Meaning and unit.
-    least, most : int or float
-        Inclusive range of a number.
-    choices : tuple of str
-        The words a string may be; empty: any.  Those of an objective depend on the problem.  Of a
-        number: words that it may be instead.
-    unit : str
-        What a number counts, where the command line should say so: "bytes".
-    ending : str
-        How names of files end that may be given in place of a choice; empty: none may.
-    scales : mapping of str to Fraction
-        Units that may stand behind a number, and what they are worth.
-    each : bool
-        Whether devices may have a number each: a list, or text with commas.
-    named : bool
-        Whether it is said for each of several names: ``dim.seq=4``, or ``dim={"seq": 4}``.
-    option : str
-        Under which heading the command line has an option of this name: "instance", "machine" or
-        "freedom"; empty: under none, it is said by ``--set``.
-    """
+    """One word: what it means, and which values it takes."""
 
     name: str
-    type: type
-    description: str
+    type: type  # int, float, bool, str, or list (of floats)
+    description: str  # meaning and unit
+    # `least`, `most`: inclusive range of a number.
     least: float = 0
     most: float = LARGEST
+    # The words a string may be; empty: any.  Those of an objective depend on the problem.  Of a
+    # number: words that it may be instead.
     choices: tuple[str, ...] = ()
-    unit: str = ""
+    unit: str = ""  # what a number counts, where the command line should say so: "bytes"
+    # Under which heading the command line has an option of this name: "instance", "machine" or
+    # "freedom"; empty: under none, it is said by ``--set``.
     option: str = ""
+    # How names of files end that may be given in place of a choice; empty: none may.
     ending: str = ""
+    # Units that may stand behind a number, and what they are worth.
     scales: Mapping[str, Fraction] = field(default_factory=dict)
-    each: bool = False
+    each: bool = False  # whether devices may have a number each: a list, or text with commas
+    # Whether it is said for each of several names: ``dim.seq=4``, or ``dim={"seq": 4}``.
     named: bool = False
 
     def of(self, value: object, choices: tuple[str, ...] = (), whose: str = "") -> Any:

@@ -29,13 +29,7 @@ class Drawn(NamedTuple):
 
 
 def target(path: object, ax: Axes | None = None) -> tuple[Path | None, Axes]:
-    """Return the file and the axes that were given; axes may stand in the place of the file.
-
-    Raises
-    ------
-    InputError
-        For what is neither.
-    """
+    """Return the file and the axes that were given; axes may stand in the place of the file."""
     if path is not None and not isinstance(path, str | os.PathLike):
         if ax is not None:
             raise _neither(path, "name the file to write")
@@ -50,13 +44,7 @@ def _neither(given: object, remedy: str) -> InputError:
 
 
 def _pyplot() -> ModuleType:
-    """Return ``matplotlib.pyplot``.
-
-    Raises
-    ------
-    InputError
-        When matplotlib is not installed.
-    """
+    """Return ``matplotlib.pyplot``."""
     return extra("matplotlib.pyplot", "plots need")
 
 
@@ -194,13 +182,7 @@ def own_picture(draw: Callable[[Axes], object], path: object, ax: Axes | None) -
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Write a figure of matplotlib, whole or not at all.
-
-    Raises
-    ------
-    InputError
-        When the ending of the name is no picture's, or the file cannot be written.
-    """
+    """Write a figure of matplotlib, whole or not at all."""
     files.write(path, encoded(figure, require_picture(path), 160))
 
 
@@ -217,13 +199,7 @@ def encoded(figure: Figure, kind: str, dpi: int) -> bytes:
 
 
 def require_picture(path: str | Path) -> str:
-    """Return the format that the ending of a name asks for.
-
-    Raises
-    ------
-    InputError
-        When it is no picture's, or matplotlib is not installed.
-    """
+    """Return the format that the ending of a name asks for."""
     kind = Path(path).suffix.removeprefix(".").lower()
     if kind not in _pyplot().FigureCanvasBase.get_supported_filetypes():
         raise InputError(

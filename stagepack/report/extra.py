@@ -19,16 +19,9 @@ Target = str | os.PathLike[str] | Axes | None
 
 
 def extra(module: str, who: str = "the report needs") -> ModuleType:
-    """Return a module of a library of the extra ``report``.
+    """Return a module of a library of the extra ``report``; `who` needs it, for the message.
 
-    `who` needs it, for the message.
-
-    Raises
-    ------
-    InputError
-        When it is not installed.
-    MemoryError
-        When there is no room for it.
+    Where there is no room for it, MemoryError is raised.
     """
     try:
         return importlib.import_module(module)

@@ -29,13 +29,7 @@ BORDER = {"color": MUTED, "width": 0.6}
 
 
 def graph_objects() -> ModuleType:
-    """Return ``plotly.graph_objects``.
-
-    Raises
-    ------
-    InputError
-        When plotly is not installed.
-    """
+    """Return ``plotly.graph_objects``."""
     return extra("plotly.graph_objects")
 
 

@@ -30,11 +30,6 @@ def write_figure(
     """Write the picture of one `solution` as a self-contained page.
 
     `scale` is one of the view's `scales`; the usual one when absent.
-
-    Raises
-    ------
-    InputError
-        When the file cannot be written, or plotly is not installed.
     """
     kind = view(instance.kind)
     section = kind.page(instance, solution, scale)
@@ -53,11 +48,6 @@ def page(template: str, title: str, figures: Mapping[str, object], **given: obje
 
     The `template` extends ``report/templates/page.html``; `figures` are by the ids of their
     elements, `given` is what else the template is about.
-
-    Raises
-    ------
-    InputError
-        When jinja2 is not installed.
     """
     drawing = [_static("plotly-basic.min.js.gz")] if figures else []
     html = render(

@@ -75,11 +75,6 @@ def chapter(given: object, anchor: str, figures: JsonObject) -> Chapter:
     """Return what a page says of a thing, `given`.
 
     The names of its elements begin with `anchor`; by these its figures go to `figures`.
-
-    Raises
-    ------
-    InputError
-        For what has no page.
     """
     raise InputError(f"{type(given).__name__} has no page", field="found", remedy=f"give {KNOWN}")
 

@@ -69,22 +69,10 @@ def section(
 ) -> Section:
     """Return the section of an instance, in which people choose among solutions.
 
-    Parameters
-    ----------
-    figures : dict
-        All its figures by the ids of their elements.
-    selector, start
-        Where people choose, and the first choice, as :func:`choose` returns them.
-    above : sequence of HTML
-        Panels of all solutions.
-    panels : sequence of HTML
-        Panels of the chosen solution.
-    accounts : iterable of HTML
-        What each solution amounts to.
-    title : str
-        Of the accounts; with one they can be opened and closed.
-    stacked : bool
-        Whether panels stand below one another, not in pairs.
+    `figures` are all its figures by the ids of their elements; `selector` and `start` are where
+    people choose, and the first choice, as :func:`choose` returns them.  Of HTML are the panels of
+    all solutions, `above`, the `panels` of the chosen one, in pairs unless `stacked`, and the
+    `accounts` of what each amounts to, which can be opened and closed if they have a `title`.
     """
     html = render(
         "report/templates/section.html",
@@ -110,19 +98,9 @@ def panel(
 ) -> str:
     """Keep a figure (or one for every choice) for the script; return its place on the page.
 
-    Parameters
-    ----------
-    name : str
-        Id of the element.
-    figure : plotly Figure, or a sequence of them
-    drawn : dict
-        Where figures are kept by the ids of their elements.
-    start : int
-        The first choice.
-    of : str
-        Whose figure it is, where the choice does not tell.
-    rectangles : mapping, optional
-        What the script paints below the figure, see ``static/rectangles.js``.
+    It goes to `drawn`, by the id of its element, `name`; `start` is the first choice, `of` whose
+    figure it is, where the choice does not tell.  The script paints `rectangles` below it, see
+    ``static/rectangles.js``.
     """
     several = isinstance(figure, Sequence)
     plain = [json.loads(f.to_json()) for f in (figure if several else [figure])]

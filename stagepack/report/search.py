@@ -16,13 +16,7 @@ from stagepack.result import Result
 
 
 def named(solutions: object) -> JsonObject:
-    """Return solutions or results by label: of a mapping, or of one or several results.
-
-    Raises
-    ------
-    InputError
-        For none, or for what is no solution.
-    """
+    """Return solutions or results by label: of a mapping, or of one or several results."""
     if isinstance(solutions, Mapping | list | tuple) and not solutions:
         raise InputError("holds none", field="solution", remedy="give a solution or a result")
     if isinstance(solutions, Mapping):

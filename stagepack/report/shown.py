@@ -111,18 +111,9 @@ def _(given: Result[Solution]) -> tuple[str, Axes | None]:
 
 
 def columns(instance: Instance, solution: object) -> JsonObject | list[JsonObject]:
-    """Return the stages, buffers, operations or phases of a solution, by columns or rows.
-
-    Raises
-    ------
-    InputError
-        When it is no solution of `instance`.
-    """
+    """Return the stages, buffers, operations or phases of a solution, by columns or rows."""
     require_instance(instance)
     return view(instance.kind).columns(instance, instance.solution_in(solution))
-
-
-# ---------------------------------------------------------------------- what things are made of
 
 
 @singledispatch

@@ -22,11 +22,6 @@ def render(template: str, **given: object) -> Markup:
     """Return a template, filled in.
 
     `template` is a file, relative to the package; `given` is what it calls by these names.
-
-    Raises
-    ------
-    InputError
-        When jinja2 is not installed.
     """
     from markupsafe import Markup
 
@@ -34,13 +29,7 @@ def render(template: str, **given: object) -> Markup:
 
 
 def part(name: str, *given: object) -> Markup:
-    """Return one of the parts that pages are made of: a macro of ``parts.html``.
-
-    Raises
-    ------
-    InputError
-        When jinja2 is not installed.
-    """
+    """Return one of the parts that pages are made of: a macro of ``parts.html``."""
     macros: Any = _environment().get_template(PARTS).module
     found: Markup = getattr(macros, name)(*given)
     return found

@@ -24,54 +24,32 @@ InstanceT = TypeVar("InstanceT", bound=InstanceOf[Any])
 
 
 class Charts(NamedTuple):
-    """Interactive figures of several solutions, on equal axes.
+    """Interactive figures of several solutions, on equal axes."""
 
-    Attributes
-    ----------
-    figures : list of plotly Figures
-        One for each solution, in their order.  Their layout is ``look(title)`` of
-        :mod:`stagepack.report.figures`, with a height.
-    rectangles : mapping
-        What the page's script paints below them, if anything.
-    first : bool
-        Whether a page of several solutions draws the one that it shows first alone.
-    """
-
+    # One for each solution, in their order.  Their layout is ``look(title)`` of
+    # :mod:`stagepack.report.figures`, with a height.
     figures: list[Figure]
+    # What the page's script paints below them, if anything.
     rectangles: Mapping[str, Any] = MappingProxyType({})
+    # Whether a page of several solutions draws the one that it shows first alone.
     first: bool = False
 
 
 class View(Generic[InstanceT, SolutionT]):
     """What a kind of problem looks like; a kind replaces what it knows better.
 
-    Parameters
-    ----------
-    draw : callable or str, optional
-        Draws a solution, or that of a `Result`, with matplotlib: ``draw(instance, solution, ax)``,
-        with ``scale=`` where there are several, on `ax` or, where that is None, a new figure
-        (:func:`.canvas.axes`), and returns :class:`.canvas.Drawn`.
-    figures : callable or str, optional
-        ``figures(instance, solutions)`` are interactive ones on equal axes, also with ``scale=``;
-        where there are several of one solution, by name.  Both may be names of functions beside
-        the view, ``module.function``: they are loaded when something is drawn.
-
-    Attributes
-    ----------
-    counted : str
-        What objectives are counted in.
-    chosen : str
-        What people choose in a report.
-    scales : tuple of str
-        The scales of its pictures; none where there is only one.
-    things : tuple of types
-        Solutions, and whatever else of this kind shows itself.
+    ``draw(instance, solution, ax)`` draws a solution, or that of a `Result`, with matplotlib, with
+    ``scale=`` where there are several, on `ax` or, where that is None, a new figure
+    (:func:`.canvas.axes`), and returns :class:`.canvas.Drawn`.  ``figures(instance, solutions)``
+    are interactive ones on equal axes, also with ``scale=``; where there are several of one
+    solution, by name.  Both may be names of functions beside the view, ``module.function``: they
+    are loaded when something is drawn.
     """
 
-    counted = ""
-    chosen = "Solution of"
-    scales: tuple[str, ...] = ()
-    things: tuple[type, ...] = ()
+    counted = ""  # what objectives are counted in
+    chosen = "Solution of"  # what people choose in a report
+    scales: tuple[str, ...] = ()  # of its pictures; none where there is only one
+    things: tuple[type, ...] = ()  # solutions, and whatever else of this kind shows itself
 
     def __init__(
         self,
@@ -97,8 +75,6 @@ class View(Generic[InstanceT, SolutionT]):
         package, (module, name) = type(self).__module__.rpartition(".")[0], given.split(".")
         found: Callable[..., Any] = getattr(importlib.import_module(f"{package}.{module}"), name)
         return found
-
-    # ------------------------------------------------------------------ instances
 
     def facts(self, instance: InstanceT) -> JsonObject:
         """Return sizes, totals and simple bounds as plain data."""
@@ -142,8 +118,6 @@ class View(Generic[InstanceT, SolutionT]):
         name, unit = self.goal(instance), self.unit(instance)
         return name if unit in ("", name) else f"{name} in {unit}"
 
-    # ------------------------------------------------------------------ solutions
-
     def solution_facts(self, instance: InstanceT, solution: SolutionT) -> JsonObject:
         """Return what a solution amounts to, as plain data under the names it has in JSON."""
         return {"objective": instance.evaluate(solution)}
@@ -159,20 +133,7 @@ class View(Generic[InstanceT, SolutionT]):
     def against(
         self, instance: InstanceT, solution: SolutionT, measured: str | Path
     ) -> list[JsonObject]:
-        """Return what a solution should cost beside measured values.
-
-        Parameters
-        ----------
-        instance : instance
-        solution : solution
-        measured : str or Path
-            JSON or CSV.
-
-        Raises
-        ------
-        InputError
-            Where nothing is measured.
-        """
+        """Return what a solution should cost beside values `measured`, a file of JSON or CSV."""
         raise InputError(
             f"nothing is measured of {a(instance.kind)}",
             field="--measured",
@@ -187,8 +148,6 @@ class View(Generic[InstanceT, SolutionT]):
         """Return how one of `things` prints; the `whole` of it has all its columns."""
         return [repr(thing)]
 
-    # ------------------------------------------------------------------ pictures
-
     def picture(
         self,
         instance: InstanceT,
@@ -196,22 +155,9 @@ class View(Generic[InstanceT, SolutionT]):
         ax: Axes | None = None,
         scale: str | None = None,
     ) -> Drawn:
-        """Return a solution drawn with matplotlib, without a title.
+        """Return a solution, or several where the kind has such pictures, drawn with matplotlib.
 
-        Parameters
-        ----------
-        instance : instance
-        solution : solution or Result
-            Or several, where the kind draws several.
-        ax : matplotlib Axes, optional
-            Where to draw; a new figure when absent.
-        scale : str, optional
-            One of `scales`; the usual one when absent.
-
-        Raises
-        ------
-        InputError
-            Where the kind has no picture.
+        On `ax`, or a new figure; `scale` is one of `scales`, or the usual one.
         """
         if self._draw is None:
             raise no_picture(instance.kind)
@@ -221,19 +167,9 @@ class View(Generic[InstanceT, SolutionT]):
     def charts(
         self, instance: InstanceT, solutions: Sequence[SolutionT], scale: str | None = None
     ) -> dict[str, Charts]:
-        """Return interactive figures of several solutions, by the ends of their elements' ids.
+        """Return interactive figures of several `solutions`, by the ends of their elements' ids.
 
-        Parameters
-        ----------
-        instance : instance
-        solutions : sequence of solution
-        scale : str, optional
-            One of `scales`; the usual one when absent.
-
-        Raises
-        ------
-        InputError
-            Where the kind has no picture.
+        `scale` is one of `scales`, or the usual one.
         """
         if self._figures is None:
             raise no_picture(instance.kind, interactive=True)
@@ -243,15 +179,7 @@ class View(Generic[InstanceT, SolutionT]):
     def page(
         self, instance: InstanceT, solution: SolutionT | Result[SolutionT], scale: str | None = None
     ) -> Section:
-        """Return the picture of a solution as part of a page.
-
-        Parameters
-        ----------
-        instance : instance
-        solution : solution or Result
-        scale : str, optional
-            One of `scales`; the usual one when absent.
-        """
+        """Return the picture of a `solution` as part of a page; `scale` as in :meth:`picture`."""
         from stagepack.report.parts import Section, panel
 
         found = instance.solution_in(solution)
@@ -271,15 +199,8 @@ class View(Generic[InstanceT, SolutionT]):
     ) -> Section:
         """Return, for a choice of solutions, the chart and what each amounts to.
 
-        Parameters
-        ----------
-        instance : instance of this kind
-        solved : mapping
-            Results that have a solution, by the name of their method.
-        best : Result, optional
-            The one to show first.
-        anchor : str
-            What the ids of elements begin with.
+        Results that have a solution are `solved`, by the name of their method; the `best` is shown
+        first, if there is one.  Ids of elements begin with an `anchor`.
         """
         from stagepack.report.parts import choices, choose, panel, section
 
@@ -326,16 +247,9 @@ def view(kind: str) -> AnyView:
 
 
 def no_picture(kind: str, field: str = "", *, interactive: bool = False) -> InputError:
-    """Return the error that there is no picture of this kind, or none that is interactive.
+    """Return the error that there is no picture of a `kind`, or none that is `interactive`.
 
-    Parameters
-    ----------
-    kind : str
-        Of problems.
-    field : str
-        The option that asked for it.
-    interactive : bool
-        There are pictures, but none that is interactive.
+    `field`: the option that asked for it.
     """
     if interactive:
         return InputError(
@@ -347,21 +261,9 @@ def no_picture(kind: str, field: str = "", *, interactive: bool = False) -> Inpu
 
 
 def require_scale(view: AnyView, kind: str, scale: str | None, field: str = "scale") -> None:
-    """Refuse a scale that the pictures of a kind do not have.
+    """Refuse a scale that the pictures of a `kind` do not have; None is the usual one.
 
-    Parameters
-    ----------
-    view : View
-    kind : str
-        For messages.
-    scale : str or None
-        None: the usual one.
-    field : str
-        The argument or option, for messages.
-
-    Raises
-    ------
-    InputError
+    Messages name the argument or option, `field`.
     """
     if scale is None or scale in view.scales:
         return

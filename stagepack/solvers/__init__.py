@@ -24,11 +24,6 @@ def engine(name: str) -> Engine:
 
     The `name` is "cp-sat", "highs", "pyomo:highs" (or "pyomo" for short), or "pyomo:NAME" with
     Pyomo's name of a solver.
-
-    Raises
-    ------
-    InputError
-        When there is no such engine.
     """
     if name == "cp-sat":
         from stagepack.solvers.cp_sat import CpSatEngine

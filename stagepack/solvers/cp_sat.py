@@ -134,7 +134,6 @@ def _configured(limits: Limits) -> CpSolver:
 
 
 def _hint(model: CpModel, hint: Array) -> None:
-    """Let a `hint` be that of a model."""
     indices = np.flatnonzero(~np.isnan(hint))
     values = np.rint(hint[indices])
     if (np.abs(values) > 2.0**62).any():

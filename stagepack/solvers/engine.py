@@ -75,49 +75,29 @@ class Limits:
 
 @dataclass(kw_only=True)
 class Outcome:
-    """What one engine found out about one model.
+    """What one engine found out about one model."""
 
-    Attributes
-    ----------
-    status : Status
-        Of the model: OPTIMAL, FEASIBLE, INFEASIBLE or UNKNOWN.  OPTIMAL is the engine's own
-        claim, within its `tolerance`.
-    values : ndarray or None
-        The best solution, one value per column of the model.
-    objective : float or None
-        The model's objective at `values`; None without a solution, or without an objective.
-    bound : float or None
-        Raw lower bound on the objective in the model's units, exact up to the engine's
-        `tolerance`; None when none was proved.
-    duals : ndarray or None
-        Of a linear program without whole numbers, one value per row, from HiGHS.
-    hint_accepted : bool or None
-        Whether the engine confirmed the hint as feasible in its own model (a hint for some
-        columns only: whether its first solution agrees with it).  False also when the engine
-        cannot tell; None when no hint was given.
-    hint_note : str
-        What that rests on: the engine's own words, or why nothing was confirmed.
-    work : float
-        Work done, in the unit of `Limits.work_limit`; 0 when unknown.
-    runtime : float
-        Seconds of wall clock, imports not counted.
-    message : str
-        The engine's own word for how it ended.
-    interrupted : bool
-        Whether Ctrl-C ended the run.
-    """
-
+    # Of the model: OPTIMAL, FEASIBLE, INFEASIBLE or UNKNOWN.  OPTIMAL is the engine's own claim,
+    # within its `tolerance`.
     status: Status
+    # ndarray or None: the best solution, one value per column of the model.
     values: Array | None = None
+    # The model's objective at `values`; None without a solution, or without an objective.
     objective: float | None = None
+    # Raw lower bound on the objective in the model's units, exact up to the engine's `tolerance`;
+    # None when none was proved.
     bound: float | None = None
+    # ndarray or None: of a linear program without whole numbers, one value per row, from HiGHS.
     duals: Array | None = None
+    # Whether the engine confirmed the hint as feasible in its own model (a hint for some columns
+    # only: whether its first solution agrees with it).  False also when the engine cannot tell;
+    # None when no hint was given.
     hint_accepted: bool | None = None
-    hint_note: str = ""
-    work: float = 0.0
-    runtime: float = 0.0
-    message: str = ""
-    interrupted: bool = False
+    hint_note: str = ""  # what that rests on: the engine's own words, or why nothing was confirmed
+    work: float = 0.0  # work done, in the unit of `Limits.work_limit`; 0 when unknown
+    runtime: float = 0.0  # seconds of wall clock, imports not counted
+    message: str = ""  # the engine's own word for how it ended
+    interrupted: bool = False  # whether Ctrl-C ended the run
 
 
 class Relay:
@@ -216,31 +196,16 @@ def run_cancellable(
 ) -> Run[T]:
     """Run `solve` in a thread of its own; cancel it on request, on Ctrl-C and out of time.
 
-    A solver that does not return within :data:`GRACE` seconds of its cancellation is left
-    behind: its thread ends by itself later, unheard, and the caller goes on with what the
-    relay has kept.
+    A solver that does not return within :data:`GRACE` seconds of its cancellation is left behind:
+    its thread ends by itself later, unheard, and the caller goes on with what the relay has kept.
+    The solver should stop by itself after `time_limit` seconds; it is cancelled 5 % + 0.1 s later.
+    `should_stop` is polled in the calling thread; a failure in `relay`, which is closed at the end,
+    cancels the run.  What they or `solve` raise is raised, and KeyboardInterrupt on the second
+    Ctrl-C.
 
-    Parameters
-    ----------
-    solve : callable
-        The native solve.
-    cancel : callable
-        Asks the solver to return soon.  Called repeatedly until it has, possibly before it
-        began.  False says that it is code of ours, with nothing to wait for: it is left behind
-        at once, and ended by an exception at its next step.
-    should_stop : callable, optional
-        Polled in the calling thread.
-    relay : Relay, optional
-        A failure in it cancels the run; it is closed at the end.
-    time_limit : float, optional
-        Seconds.  The solver should stop by itself; it is cancelled 5 % + 0.1 s later.
-
-    Raises
-    ------
-    Exception
-        Whatever `solve`, `should_stop` or a callback behind the relay raised.
-    KeyboardInterrupt
-        On the second Ctrl-C.
+    `cancel` asks the solver to return soon.  It is called repeatedly until it has, possibly before
+    it began.  False says that it is code of ours, with nothing to wait for: it is left behind at
+    once, and ended by an exception at its next step.
     """
     done = threading.Event()
     returned: list[T] = []
@@ -411,24 +376,13 @@ class Job(Protocol):
 
 
 class Engine(ABC):
-    """A solver behind one interface.
+    """A solver behind one interface."""
 
-    Attributes
-    ----------
-    name : str
-        The name that :func:`stagepack.solvers.engine` knows.
-    takes_starts : bool
-        Whether it takes hints; else one that is given is ignored.
-    counts_work : bool
-        Whether `Limits.work_limit` ends it.
-    tolerance : float
-        Relative tolerance of bounds and feasibility: 0.0 for exact integer arithmetic.
-        ``bound - tolerance * max(1, |bound|)`` is safe.
-    """
-
-    name: str
-    takes_starts: bool = True
-    counts_work: bool = True
+    name: str  # the name that :func:`stagepack.solvers.engine` knows
+    takes_starts: bool = True  # whether it takes hints; else one that is given is ignored
+    counts_work: bool = True  # whether `Limits.work_limit` ends it
+    # Relative tolerance of bounds and feasibility: 0.0 for exact integer arithmetic. ``bound -
+    # tolerance * max(1, |bound|)`` is safe.
     tolerance: float
 
     @abstractmethod
@@ -436,13 +390,7 @@ class Engine(ABC):
         """Return '' when the engine can be used, else why not and what to do, in one line."""
 
     def load(self) -> None:
-        """Import what the engine needs; the second time costs nothing.
-
-        Raises
-        ------
-        InputError
-            When the engine is unavailable.
-        """
+        """Import what the engine needs, or refuse it; the second time costs nothing."""
         reason = self.unavailable()
         if reason:
             raise InputError(f"engine {self.name} is unavailable: {reason}", field="engine")
@@ -462,36 +410,18 @@ class Engine(ABC):
         should_stop: ShouldStop | None = None,
         parameters: Mapping[str, object] | None = None,
     ) -> Outcome:
-        """Minimise `model`.
+        """Minimise `model`, in the engine's language; of CP-SAT's, the hint becomes a part.
 
-        Parameters
-        ----------
-        model : object
-            A model in the engine's language; of CP-SAT's, the hint becomes a part.
-        hint : ndarray, optional
-            One value per column, NaN where there is none.
-        limits : Limits, optional
-            When to stop.
-        on_solution : callable, optional
-            Called with ``(values, bound or None)`` for every new incumbent, possibly from
-            another thread.
-        on_bound : callable, optional
-            Called with every better lower bound, possibly from another thread.
-        should_stop : callable, optional
-            Polled about every 50 ms in the calling thread; true ends the run, which keeps its
-            incumbent and bound.
-        parameters : mapping, optional
-            Settings of the engine's own that suit the model, by name: any of CP-SAT; of HiGHS,
-            ``tolerance`` for feasibility and integrality.
+        The `hint` has one value per column, NaN where there is none; `parameters` are settings of
+        the engine's own that suit the model: any of CP-SAT; of HiGHS, ``tolerance`` for feasibility
+        and integrality.  `on_solution` is called with ``(values, bound or None)`` for every new
+        incumbent, `on_bound` with every better lower bound, possibly from another thread.
+        `should_stop` is polled about every 50 ms in the calling thread; true ends the run, which
+        keeps its incumbent and bound, as `limits` do.
 
-        Raises
-        ------
-        StagepackError
-            When the engine rejects the model, the hint or an option.
-        Exception
-            Whatever a callback raises, after the run was cancelled.
-        KeyboardInterrupt
-            On a second Ctrl-C; the first returns an outcome that is marked `interrupted`.
+        Raises StagepackError when the engine rejects the model, the hint or an option, whatever a
+        callback raises, after the run was cancelled, and KeyboardInterrupt on a second Ctrl-C; the
+        first returns an outcome that is marked `interrupted`.
         """
         self.load()
         began = time.perf_counter()

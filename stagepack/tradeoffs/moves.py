@@ -107,13 +107,7 @@ def _limit(instance: PipelinePartition, best: Number, tolerance: float) -> Numbe
 
 
 def share_of(text: str) -> float:
-    """Return a tolerance as people write it: ``5%`` or ``0.05``.
-
-    Raises
-    ------
-    InputError
-        For what is none.
-    """
+    """Return a tolerance as people write it: ``5%`` or ``0.05``."""
     number, percent, rest = text.strip().partition("%")
     try:
         share = float(number) / (100 if percent else 1)

@@ -250,9 +250,6 @@ def work(instance: GraphData, evidence: _Given, claimed: Claimed) -> None:
         raise UnprovedError("devices may hold their share of the work")
 
 
-# ---------------------------------------------------------------------- linear rows
-
-
 def places(form: Form, claimed: Claimed) -> tuple[list[int], list[int]]:
     """Return the first and the last slot of each block, for the work before and after it.
 
@@ -322,9 +319,6 @@ def dual(instance: GraphData, evidence: _Given, claimed: Claimed) -> None:
                 total[v, s] += times * factor
     if sum(min(0, factor) for factor in total.values()) <= left:
         raise UnprovedError("the rows can be kept to")
-
-
-# ---------------------------------------------------------------------- all ideals
 
 
 class _Ideals:

@@ -26,18 +26,11 @@ class OutOfTimeError(UnprovedError):
 
 @dataclass(frozen=True)
 class Claimed:
-    """What is to be shown.
+    """What is to be shown."""
 
-    Attributes
-    ----------
-    bound : Fraction or None
-        Every solution has an objective of at least this; None: there is no solution.
-    until : float
-        When to give up, on :func:`time.monotonic`.
-    """
-
+    # Every solution has an objective of at least this; None: there is no solution.
     bound: Fraction | None
-    until: float
+    until: float  # when to give up, on :func:`time.monotonic`
 
     def step(self, count: int) -> None:
         """Look at the clock once in so many steps; `count` numbers them."""
@@ -67,24 +60,13 @@ Rules = dict[str, tuple[Proof, Rule]]
 
 @dataclass(frozen=True)
 class Finding:
-    """What verifying a claim has come to.
+    """What verifying a claim has come to."""
 
-    Attributes
-    ----------
-    shown : bool
-        Whether the claim is true.
-    false : bool
-        Whether the evidence that was given does not show it.  The claim may be true all the same.
-    proof : Proof or None
-        The kind of the argument that shows it.
-    detail : str
-        The rule that shows it, or why it is open.
-    """
-
-    shown: bool
+    shown: bool  # whether the claim is true
+    # Whether the evidence that was given does not show it.  The claim may be true all the same.
     false: bool
-    proof: Proof | None
-    detail: str
+    proof: Proof | None  # the kind of the argument that shows it
+    detail: str  # the rule that shows it, or why it is open
 
     @property
     def how(self) -> str:
@@ -101,29 +83,13 @@ def verify(
     time_limit: float | None = None,
     rules: Any = None,
 ) -> Finding:
-    """Verify that no solution is better than a bound, or that there is none.
+    """Verify that no solution is better than a `bound`, or, of None, that there is none.
 
-    The evidence is looked at first.  Where it shows nothing, the rules that need none are tried.
-
-    Parameters
-    ----------
-    instance : instance of any problem
-        Of floats its tolerance is part of the claim: no objective is below the bound by more.
-    bound : int or float or None
-        What every objective is claimed to reach; None: nothing is feasible.
-    proof : str, optional
-        Kind of the proof, as a result says.
-    evidence : mapping, optional
-        As a result says.
-    time_limit : float, optional
-        Seconds.
-    rules : module, optional
-        With the rules of what is no problem of its own; by default those of the problem.
-
-    Returns
-    -------
-    Finding
-        Evidence that is wrong or malformed is found false, and raises no exception.
+    In `time_limit` seconds.  The `evidence` of a result, and its kind of `proof`, are looked at
+    first.  Where they show nothing, the rules that need none are tried.  Evidence that is wrong or
+    malformed is found false, and raises no exception.  Of floats the instance's tolerance is part
+    of the claim: no objective is below the bound by more.  `rules` are of what is no problem of its
+    own; by default those of the problem.
     """
     until = float("inf") if time_limit is None else time.monotonic() + time_limit
     least = None

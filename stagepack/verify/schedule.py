@@ -156,9 +156,6 @@ class _Rows(_Jobs):
         return found
 
 
-# ---------------------------------------------------------------------- one machine
-
-
 def machine(
     instance: ScheduleData, evidence: Mapping[str, Any], claimed: Claimed, *, apart: bool = False
 ) -> None:
@@ -207,9 +204,6 @@ class _Counted(_Jobs):
                 for x, n in enumerate(rows.needs(s, k, i)):
                     for j in range(n):
                         self.wait(job, ((s, x), j), -1)
-
-
-# ---------------------------------------------------------------------- ramps
 
 
 def ramps(instance: ScheduleData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
@@ -270,17 +264,11 @@ def _idle(
     return found
 
 
-# ---------------------------------------------------------------------- memory
-
-
 def memory(instance: ScheduleData, evidence: Mapping[str, Any], claimed: Claimed) -> None:
     """Show that some operation of the last microbatch of its stage needs too much memory."""
     rows = _Rows(instance)
     if all(rows.needs(s, k, rows.m[s] - 1)[k] < rows.m[s] for s, k in rows.home):
         raise UnprovedError("every device has the memory for its operations one by one")
-
-
-# ---------------------------------------------------------------------- all orders
 
 
 class _Orders:

@@ -62,7 +62,6 @@ def test_the_list_of_formats() -> None:
         "dnn-partitioning": ("graph-partition",),
     }
     for entry in found.values():
-        assert entry.reads
         assert entry.description
         assert entry.extensions
         divided = {"pipeline-partition", "graph-partition"} & set(entry.kinds)

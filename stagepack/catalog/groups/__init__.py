@@ -56,7 +56,6 @@ def _document(name: str) -> Document:
 
 
 def _network(name: str, **given: Any) -> LayerGrouping:
-    """Return a network on a chip."""
     document = _document(name)
     batch = given.pop("batch")
     grown = msgspec.structs.replace(

@@ -74,9 +74,8 @@ def resnet50(
             chain.add(f"bottleneck {name}", shape, pieces)
             x, channels = out, 4 * inner
     result, labels = _result(chain, b, training)
-    head = Block(
-        name="head",
-        shape="head",
+    chain.layer(
+        "head",
         flops=2 * b * channels * CLASSES,
         values=b * channels * side * side + b * CLASSES,
         weights=(channels + 1) * CLASSES,
@@ -84,7 +83,6 @@ def resnet50(
         outputs=(result,),
         saved=b * (channels + CLASSES) * bytes_per_value,
     )
-    chain.add("head", "head", [head])
     return chain.network("resnet-50")
 
 
@@ -105,15 +103,13 @@ def vgg16(*, batch: int, image: int, bytes_per_value: int, training: bool) -> Ne
             x, channels = name, width
         name, before = f"pool {group}", chain.tensors[x]
         side //= 2
-        pool = Block(
-            name=name,
-            shape=name,
+        chain.layer(
+            name,
             values=before // bytes_per_value,
             inputs=(x,),
             outputs=(chain.tensor(name, b * channels * side * side),),
             saved=before,
         )
-        chain.add(name, name, [pool])
         x = name
     features = 7 * 7 * channels
     for index, (source, target) in enumerate(((features, 4096), (4096, 4096), (4096, CLASSES)), 1):
@@ -123,9 +119,8 @@ def vgg16(*, batch: int, image: int, bytes_per_value: int, training: bool) -> Ne
             out = chain.tensor(name, b * target)
         else:
             out, labels = _result(chain, b, training)
-        full = Block(
-            name=name,
-            shape=name,
+        chain.layer(
+            name,
             flops=2 * b * source * target,
             values=2 * b * target + (chain.tensors[x] // bytes_per_value if index == 1 else 0),
             weights=(source + 1) * target,
@@ -133,7 +128,6 @@ def vgg16(*, batch: int, image: int, bytes_per_value: int, training: bool) -> Ne
             outputs=(out,),
             saved=b * source * bytes_per_value,
         )
-        chain.add(name, name, [full])
         x = out
     return chain.network("vgg-16")
 

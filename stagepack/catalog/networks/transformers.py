@@ -79,24 +79,21 @@ def bert(
     mask = chain.tensor("mask", b * s)
     words = BERT_WORDS + BERT_POSITIONS + BERT_SEGMENTS
     # Three lookups and a normalisation.
-    embedding = Block(
-        name="embedding",
-        shape="embedding",
+    chain.layer(
+        "embedding",
         values=6 * b * s * h,
         weights=words * h + 2 * h,
         inputs=ids,
         outputs=(chain.tensor("x0", b * s * h),),
         saved=b * s * (8 + h * bytes_per_value),
     )
-    chain.add("embedding", "embedding", [embedding])
     x = "x0"
     for index in range(of.layers):
         x = _layer(chain, of, b, s, index, x, before=False, mask=mask)
     result = chain.tensor("loss", 1, 4) if training else chain.tensor("logits", b * BERT_CLASSES)
     labels = (chain.tensor("labels", b, 4),) if training else ()
-    head = Block(
-        name="head",
-        shape="head",
+    chain.layer(
+        "head",
         flops=2 * b * h * (h + BERT_CLASSES),
         values=2 * b * h,
         weights=h * h + h + BERT_CLASSES * (h + 1),
@@ -104,7 +101,6 @@ def bert(
         outputs=(result,),
         saved=2 * b * h * bytes_per_value,
     )
-    chain.add("head", "head", [head])
     return chain.network(f"bert-{size}")
 
 
@@ -134,9 +130,8 @@ def gpt2(
     chain = Chain(bytes_per_value, fine=granularity == "matmul")
     ids = chain.tensor("ids", b * s, 4)
     table = ("token embedding",) if tied else ()
-    embedding = Block(
-        name="embedding",
-        shape="embedding",
+    chain.layer(
+        "embedding",
         values=2 * b * s * h,
         weights=(GPT2_WORDS + GPT2_POSITIONS) * h,
         inputs=(ids,),
@@ -145,16 +140,14 @@ def gpt2(
         variables=table,
         first=tuple((name, GPT2_WORDS * h, None) for name in table),
     )
-    chain.add("embedding", "embedding", [embedding])
     x = "x0"
     for index in range(of.layers):
         x = _layer(chain, of, b, s, index, x, before=True)
     tokens = b * s if training else b
     logits = tokens * GPT2_WORDS
     result = chain.tensor("loss", 1, 4) if training else chain.tensor("logits", logits)
-    head = Block(
-        name="head",
-        shape="head",
+    chain.layer(
+        "head",
         flops=2 * tokens * h * GPT2_WORDS,
         values=3 * b * s * h + (3 * logits if training else 0),
         weights=2 * h + (0 if tied else GPT2_WORDS * h),
@@ -164,7 +157,6 @@ def gpt2(
         saved=(2 * b * s * h + logits) * bytes_per_value,
         variables=table,
     )
-    chain.add("head", "head", [head])
     return chain.network(f"gpt2-{size}")
 
 
@@ -193,9 +185,8 @@ def vit(
     b, s, h = batch, patches + 1, of.width
     chain = Chain(bytes_per_value, fine=granularity == "matmul")
     pixels = 3 * VIT_PATCH**2
-    embedding = Block(
-        name="embedding",
-        shape="embedding",
+    chain.layer(
+        "embedding",
         flops=2 * b * patches * pixels * h,
         values=2 * b * s * h,
         weights=(pixels + 1) * h + h + s * h,
@@ -203,15 +194,13 @@ def vit(
         outputs=(chain.tensor("x0", b * s * h),),
         saved=3 * b * image * image * bytes_per_value,
     )
-    chain.add("embedding", "embedding", [embedding])
     x = "x0"
     for index in range(of.layers):
         x = _layer(chain, of, b, s, index, x, before=True)
     result = chain.tensor("loss", 1, 4) if training else chain.tensor("logits", b * VIT_CLASSES)
     labels = (chain.tensor("labels", b, 4),) if training else ()
-    head = Block(
-        name="head",
-        shape="head",
+    chain.layer(
+        "head",
         flops=2 * b * h * VIT_CLASSES,
         values=3 * b * s * h + b * VIT_CLASSES,
         weights=2 * h + (h + 1) * VIT_CLASSES,
@@ -219,7 +208,6 @@ def vit(
         outputs=(result,),
         saved=b * (2 * s * h + VIT_CLASSES) * bytes_per_value,
     )
-    chain.add("head", "head", [head])
     return chain.network(f"vit-{size}")
 
 

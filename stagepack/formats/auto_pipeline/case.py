@@ -85,7 +85,6 @@ def parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
 
 
 def _build(case: Case, given: Words) -> PipelinePartition:
-    """Return the instance of one case."""
     machine = case.cluster
     base = cluster_of(machine.connection, machine.clock, machine.memory * machine.proportion)
     cluster = clusters.asked(given, base.clock, base)

@@ -25,7 +25,7 @@ from stagepack.formats.dsa_solver.writing import document
 from stagepack.formats.known import is_dsa_solution, is_dsa_solver
 from stagepack.instances.documents import keys, strict
 from stagepack.instances.packing import KIND, LmemPacking, PackingSolution
-from stagepack.instances.packing.native import GIVEN
+from stagepack.instances.packing.problem import GIVEN
 from stagepack.instances.words import Words
 
 

@@ -253,11 +253,8 @@ def _room(problem: Problem, allowed: list[list[int]], given: Words) -> dict[str,
 def pool_names(pools: Sequence[Pool], allowed: Sequence[Sequence[int]]) -> list[str]:
     """Return a name of its own for each pool, with its id where nothing else would tell that.
 
-    Parameters
-    ----------
-    pools : sequence of Pool
-    allowed : sequence of sequences of int
-        The indices of those that each buffer may lie in: where it has no choice, it tells the pool.
+    `allowed` are the pools, by index, that each buffer may lie in: one without a choice tells its
+    pool.
     """
     names = [pool.name or str(pool.id) for pool in pools]
     numbered = [pool.id for pool in pools] == list(range(len(pools)))

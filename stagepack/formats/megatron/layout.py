@@ -1,4 +1,4 @@
-"""Stages as Megatron-LM takes them: ``--pipeline-model-parallel-layout``.
+"""Stages and recomputation as Megatron-LM takes them, in its options.
 
 Source: ``megatron/core/transformer/pipeline_parallel_layer_layout.py`` of megatron-core 0.16.1:
 stages parted by ``|``, stage ``vpp_rank * pp + pp_rank``; ``(...)*n`` is expanded, then ``x*n``.
@@ -21,6 +21,7 @@ from stagepack.formats.roles import (
     require_ranks,
     stage_letters,
     tell_choices,
+    transformer_choices,
     units_of,
 )
 from stagepack.instances.documents import strict
@@ -29,6 +30,49 @@ from stagepack.instances.pipeline.instance import PipelinePartition
 from stagepack.instances.pipeline.native import GIVEN
 from stagepack.instances.pipeline.problem import KIND
 from stagepack.instances.words import Words
+
+GRANULARITIES = ("full", "selective")
+
+
+def recompute(instance: PipelinePartition, solution: PipelineSolution, *, letters: str = "") -> str:
+    """Return ``--recompute-granularity`` and what goes with it; none where nothing is recomputed.
+
+    Alternatives must be called ``full`` and ``selective``; see :mod:`.roles` for `letters`.
+    ``selective`` holds for all layers.  ``full`` with ``block`` recomputes the first layers of
+    every stage, with ``uniform`` and one layer at a time all of them; one number holds for all
+    stages.  Source: ``megatron/core/transformer/transformer_block.py`` of megatron-core 0.16.1.
+    """
+    stages = transformer_choices(instance, solution, letters, "Megatron-LM", GRANULARITIES)
+    every = [name for names in stages for name in names]
+    if not any(every):
+        return "\n"
+    if set(every) == {"selective"}:
+        return "--recompute-granularity selective\n"
+    if "selective" in every:
+        raise InputError(
+            "some layers are recomputed selectively and others not so",
+            field="choices",
+            remedy="Megatron-LM does so with all or none: give layers one of the two alternatives",
+        )
+    counts = [names.count("full") for names in stages]
+    most = max(counts)
+    firsts = all(name == "full" for names in stages for name in names[: names.count("full")])
+    fewer = [at for at, names in enumerate(stages) if counts[at] < min(most, len(names))]
+    if not firsts or fewer:
+        what = (
+            f"stage {fewer[0]} recomputes {counts[fewer[0]]} layers and another one {most}"
+            if fewer
+            else "layers are recomputed that are not the first ones of their stage"
+        )
+        raise InputError(
+            f"{what}: Megatron-LM recomputes as many first layers of every stage",
+            field="choices",
+            remedy=f"say --recompute-num-layers {most} and check what that takes, or write "
+            "torch-recompute",
+        )
+    if counts == [len(names) for names in stages]:
+        return "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1\n"
+    return f"--recompute-granularity full --recompute-method block --recompute-num-layers {most}\n"
 
 
 def layout(
@@ -138,8 +182,6 @@ def _require_prediction_together(stages: list[str], pp: int) -> None:
             remedy=f"cut so that they come among the last {pp} stages",
         )
 
-
-# ---------------------------------------------------------------------- reading
 
 CONTEXTS: Mapping[str, frozenset[str]] = {KIND: GIVEN - {"tied"}}
 OPTION = re.compile(r"^--pipeline-model-parallel-layout[ =]")

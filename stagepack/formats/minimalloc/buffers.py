@@ -45,7 +45,7 @@ from stagepack.instances.documents import strict
 from stagepack.instances.documents.cells import Cells
 from stagepack.instances.packing import KIND, LmemPacking, PackingSolution
 from stagepack.instances.packing.instance import aligned
-from stagepack.instances.packing.native import GIVEN
+from stagepack.instances.packing.problem import GIVEN
 from stagepack.instances.profile import Array
 from stagepack.instances.words import LARGEST, Words
 
@@ -434,9 +434,6 @@ def _named_offsets(data: bytes) -> dict[str, int]:
     """Return the offsets of a file by the names of its buffers, whatever instance they are of."""
     (instance,) = parse(data, {"previous": True}, "")
     return {instance.buffer_id(i): at for i, at in enumerate(instance.previous.tolist())}
-
-
-# ---------------------------------------------------------------------- writing
 
 
 def dump(instance: LmemPacking, file: str) -> bytes:

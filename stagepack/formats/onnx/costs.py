@@ -178,9 +178,6 @@ def _alive(body: Model, results: tuple[str, ...]) -> int:
     return most
 
 
-# ---------------------------------------------------------------------- one kind each
-
-
 def _convolution(node: Node, model: Model) -> int:
     filters = model.shape(node.inputs[CONVOLUTIONS[node.kind]], node)
     return model.tensor(node.outputs[0], node).values * math.prod(filters[1:])

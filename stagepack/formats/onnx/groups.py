@@ -151,8 +151,6 @@ class Reader:
         shapes = [(name, self._shape(name)) for name in names]
         return [self._as(name, _laid((1,) * (rank - len(own)) + own)) for name, own in shapes]
 
-    # ------------------------------------------------------------------ nodes
-
     def _read(self, node: Node, after: Sequence[Node]) -> None:
         given, weights = self._model.reads(node), self._model.weights(node)
         own, kind = node.outputs[0], node.kind
@@ -449,7 +447,6 @@ def _multiplies(shapes: list[Shape], rank: int) -> bool:
 
 
 def _unknown(what: str, node: Node) -> InputError:
-    """Return the refusal of a node."""
     return InputError(
         f"{what} is not known here",
         field=node.place,

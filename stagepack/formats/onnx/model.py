@@ -128,9 +128,6 @@ class Model:
         return used
 
 
-# ---------------------------------------------------------------------- reading
-
-
 def load(data: bytes, sizes: Mapping[str, Any]) -> Model:
     """Return the model of a file, with `sizes` of its inputs as :func:`.inputs.close` has them."""
     try:

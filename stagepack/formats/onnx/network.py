@@ -147,8 +147,6 @@ class NetworkReader:
         shapes = [self.model.shape(name) for name in (*draft.inputs, *draft.outputs)]
         return f"{draft.kind} {draft.weights} " + " ".join("x".join(map(str, s)) for s in shapes)
 
-    # ------------------------------------------------------------------ nodes
-
     def _read(self, node: Node) -> None:
         model = self.model
         given = list(dict.fromkeys(self.root(name) for name in model.reads(node)))

@@ -21,7 +21,7 @@ from stagepack.errors import InputError
 from stagepack.formats.known import stem_of
 from stagepack.instances.documents import strict
 from stagepack.instances.packing import KIND, Banks, LmemPacking
-from stagepack.instances.packing.native import GIVEN
+from stagepack.instances.packing.problem import GIVEN
 from stagepack.instances.words import Words
 
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**40)]
@@ -71,7 +71,6 @@ def parse(data: bytes, given: Words, file: str) -> list[LmemPacking]:
 
 
 def _build(group: Group, given: Words, name: str, source: str) -> LmemPacking:
-    """Return the instance of one group."""
     period = len(group.timestep_table)
     for at, buffer in enumerate(group.buffers):
         if not 1 <= buffer.life <= period:

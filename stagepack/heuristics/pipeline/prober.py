@@ -15,7 +15,7 @@ from stagepack.errors import InputError
 from stagepack.heuristics.effort import SHORT, spend
 from stagepack.heuristics.pipeline.tuning import TUNING, ProbeTuning
 from stagepack.instances.pipeline import Objective, PipelineSolution
-from stagepack.instances.pipeline.at_once import blocks
+from stagepack.instances.pipeline.costs import blocks
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
 from stagepack.progress import Progress

@@ -34,23 +34,15 @@ POWERS = 10 ** np.arange(WORD + 1, dtype=np.uint64)
 
 @dataclass(frozen=True)
 class Cells:
-    """The lines below the header of a table, those that are not blank.
-
-    Attributes
-    ----------
-    data : ndarray of uint8
-        All bytes, and a word of nothing behind them.
-    start, end : ndarray of int64, shape (lines, columns)
-        Cell (i, j) is data[start[i, j] : end[i, j]], without blanks around it.
-    line : ndarray of int64, shape (lines,)
-        Line of the file, from 1.
-    """
+    """The lines below the header of a table, those that are not blank."""
 
     names: tuple[str, ...]
-    data: Array
+    data: Array  # uint8: all bytes, and a word of nothing behind them
+    # `start`, `end`: int64, shape (lines, columns): cell (i, j) is data[start[i, j] : end[i, j]],
+    # without blanks around it.
     start: Array
     end: Array
-    line: Array
+    line: Array  # int64, shape (lines,): line of the file, from 1
 
     @classmethod
     def of(cls, content: bytes, separator: str = ",") -> Cells:

@@ -17,6 +17,7 @@ from typing import assert_never
 import numpy as np
 
 from stagepack.contracts import Number
+from stagepack.instances import joining
 from stagepack.instances.arrays import distinct
 from stagepack.instances.graph.data import GraphData, GraphSolution
 from stagepack.instances.graph.problem import DeviceOrder, Objective
@@ -54,9 +55,6 @@ class Load:
     def overlap(self) -> Exactly:
         """All at once."""
         return max(self.time, self.received, self.sent)
-
-
-# ---------------------------------------------------------------------- what a solution is worth
 
 
 def evaluate(instance: GraphData, solution: GraphSolution) -> Number:
@@ -230,9 +228,6 @@ def plain(value: Exactly) -> Number:
     return int(value) if isinstance(value, int) else float(value)
 
 
-# ---------------------------------------------------------------------- whether it is right
-
-
 def shape(instance: GraphData, solution: GraphSolution) -> tuple[Violation, ...]:
     """Return why there are no stages to speak of: ``assignment``, ``order``, ``replicas``."""
     devices, k = solution.assignment, instance.devices
@@ -330,7 +325,7 @@ def _tangled(instance: GraphData, solution: GraphSolution) -> Iterator[str]:
             return
     pairs = _quotient(instance, solution)
     if _sorted(distinct(_groups(instance, solution)).tolist(), pairs) is None:
-        circle = _circle(pairs)
+        circle = joining.circle(pairs)
         k = instance.devices
         names = (
             instance.device_name(at) if at < k else f"node {instance.node_name(at - k)}"
@@ -381,9 +376,6 @@ def _overfull(instance: GraphData, solution: GraphSolution) -> Iterator[str]:
             name = instance.device_name(load.device)
             over = load.memory - capacity
             yield f"{name} needs {load.memory:,} bytes of {capacity:,}: {over:,} too many"
-
-
-# ---------------------------------------------------------------------- the order of stages
 
 
 def stage_order(instance: GraphData, solution: GraphSolution) -> list[int]:
@@ -440,27 +432,3 @@ def _sorted(devices: list[int], pairs: list[tuple[int, int]]) -> list[int] | Non
             if not waiting[b]:
                 heapq.heappush(ready, b)
     return order if len(order) == len(devices) else None
-
-
-def _circle(pairs: list[tuple[int, int]]) -> list[int]:
-    """Return a circle among pairs of which there is one."""
-    before: dict[int, set[int]] = {}
-    for a, b in pairs:
-        before.setdefault(b, set()).add(a)
-    # Whoever is before nobody is on no circle: what is left has somebody before it.
-    idle = [a for a, _ in pairs if a not in before]
-    after: dict[int, list[int]] = {}
-    for a, b in pairs:
-        after.setdefault(a, []).append(b)
-    while idle:
-        a = idle.pop()
-        for b in after.get(a, ()):
-            before[b].discard(a)
-            if not before[b]:
-                del before[b]
-                idle.append(b)
-        after.pop(a, None)
-    path = [min(before)]
-    while path.count(path[-1]) == 1:
-        path.append(min(before[path[-1]]))
-    return path[path.index(path[-1]) + 1 :][::-1]

@@ -174,8 +174,6 @@ class Compact(Timed):
             rounding=0 if grid.exact else instance.n + len(instance.producer),
         )
 
-    # ------------------------------------------------------------------ and back
-
     def assignment(
         self, stages: npt.ArrayLike, classes: npt.ArrayLike, replicas: Sequence[int] = ()
     ) -> GraphSolution:

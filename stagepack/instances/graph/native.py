@@ -102,9 +102,6 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     uncounted: dict[str, Bytes] = {}
 
 
-# ---------------------------------------------------------------------- reading
-
-
 def parse(document: Document, given: Words) -> GraphPartition:
     """Return the instance of a document, changed as is `given` beside it."""
     nodes = document.nodes
@@ -221,9 +218,6 @@ def _require(
         raise InputError(f"node {node[:40]!r} reads itself", field=field, remedy="leave it out")
 
 
-# ---------------------------------------------------------------------- writing
-
-
 def dump(instance: GraphData) -> JsonObject:
     """Return what the document of an instance says: a node or tensor a line, defaults left out."""
     bandwidth = instance.bandwidth
@@ -248,7 +242,6 @@ def _one(figures: Array, usual: int | None = None) -> Any:
 
 
 def _nodes(instance: GraphData) -> Iterator[JsonObject]:
-    """Yield the nodes."""
     ids = instance.ids or map(str, range(instance.n))
     names = instance.names or ("",) * instance.n
     time = _unless(instance.time, instance.accelerator)
@@ -279,7 +272,6 @@ def _unless(figures: Array, allowed: Array) -> Iterable[Any]:
 
 
 def _written(instance: GraphData) -> Iterator[JsonObject]:
-    """Yield the tensors."""
     ids = instance.ids or tuple(map(str, range(instance.n)))
     readers = instance.consumers.tolist()
     ends = instance.consumer_ptr.tolist()

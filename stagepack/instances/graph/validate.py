@@ -9,7 +9,7 @@ import numpy as np
 
 from stagepack.contracts import Number
 from stagepack.errors import InputError
-from stagepack.instances import arrays
+from stagepack.instances import arrays, joining
 from stagepack.instances.arrays import Given, distinct
 from stagepack.instances.graph.components import numbered, rows
 from stagepack.instances.graph.data import GraphData
@@ -387,14 +387,8 @@ def _acyclic(given: GraphData) -> None:
     if len(component) == 0 or component.max() == given.n - 1:
         return
     inside = component[given.edges[:, 0]] == component[given.edges[:, 1]]
-    before = dict(given.edges[inside][:, ::-1].tolist())  # of each node on a circle, one before it
-    at = next(iter(before))
-    path: dict[int, None] = {}
-    while at not in path:
-        path[at] = None
-        at = before[at]
-    circle = list(path)[list(path).index(at) :][::-1]
-    names = [given.node_name(node) for node in [circle[-1], *circle]]
+    circle = joining.circle(given.edges[inside].tolist())
+    names = [given.node_name(node) for node in [*circle, circle[0]]]
     if len(names) > LONGEST_CIRCLE:
         names[LONGEST_CIRCLE - 2 : -1] = ["..."]
     raise InputError(

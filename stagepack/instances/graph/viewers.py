@@ -27,15 +27,7 @@ ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def partition_dot(instance: GraphPartition, solution: GraphSolution | Result[GraphSolution]) -> str:
-    """Return a partition as DOT: a cluster a stage, its nodes in its colour.
-
-    Parameters
-    ----------
-    instance : GraphPartition
-        The graph.
-    solution : GraphSolution or Result
-        Its stages.
-    """
+    """Return a partition as DOT: a cluster a stage, its nodes in its colour."""
     require_instance(instance, KIND)
     found = instance.solution_in(solution)
     lines = [
@@ -69,15 +61,7 @@ def partition_dot(instance: GraphPartition, solution: GraphSolution | Result[Gra
 def partition_graphml(
     instance: GraphPartition, solution: GraphSolution | Result[GraphSolution]
 ) -> str:
-    """Return a partition as GraphML.
-
-    Parameters
-    ----------
-    instance : GraphPartition
-        The graph.
-    solution : GraphSolution or Result
-        Its stages.
-    """
+    """Return a partition as GraphML."""
     require_instance(instance, KIND)
     found = instance.solution_in(solution)
     nodes, edges = list(_nodes(instance, found)), list(_edges(instance, found))
@@ -140,17 +124,12 @@ def _edges(
             yield instance.node_id(source), instance.node_id(target), said
 
 
-# ---------------------------------------------------------------------- text
-
-
 def _quoted(text: str) -> str:
-    """Return a string of DOT."""
     escaped = _legal(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
 
 
 def _attributes(values: Mapping[str, Value]) -> str:
-    """Return attributes in DOT."""
     return "[" + ", ".join(f"{key}={_quoted(_plain(value))}" for key, value in values.items()) + "]"
 
 

@@ -125,7 +125,6 @@ def brief(struct: msgspec.Struct) -> JsonObject:
 
 @lru_cache(maxsize=8)
 def _defaults(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
-    """Return the fields of a struct and what they are by default."""
     return tuple(
         (field.name, {} if field.default_factory is dict else field.default)
         for field in msgspec.structs.fields(kind)

@@ -147,9 +147,6 @@ AROUND = {Interpolation.LINEAR: 0, Interpolation.CUBIC: 1}
 """Rows that an interpolation reads beyond those between which it lies."""
 
 
-# ---------------------------------------------------------------------- what a range reads
-
-
 def cuttable(operator: Operator, axis: int) -> bool:
     """Whether parts of what it writes along an axis can be made by themselves."""
     return AXES[axis] not in operator.whole and axis != D and operator.kind != OperatorKind.OTHER
@@ -234,9 +231,6 @@ def needs_all(operator: Operator, which: int, axis: int) -> bool:
 def channelwise(operator: Operator) -> bool:
     """Whether a convolution computes every channel from the one channel of the same number."""
     return operator.groups > 1 and operator.groups == operator.full[C]
-
-
-# ---------------------------------------------------------------------- what a part costs
 
 
 def macs(operator: Operator, sources: tuple[Shape, ...]) -> int:

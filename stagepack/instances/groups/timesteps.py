@@ -169,8 +169,6 @@ class Timetable:
                 found.append(Move(whole.name, False, at, k, chip.store_cycles(nbytes), 0))
         return tuple(found)
 
-    # ------------------------------------------------------------------ time
-
     @cached_property
     def compute(self) -> tuple[int, ...]:
         """Cycles of the operator in every row."""
@@ -237,8 +235,6 @@ class Timetable:
     def cycles(self) -> int:
         """Cycles of the group: fill, kernels, drain."""
         return sum(times * self.iteration(run, first) for run, first, times in self.iterations)
-
-    # ------------------------------------------------------------------ memory
 
     @cached_property
     def buffers(self) -> tuple[Buffer, ...]:

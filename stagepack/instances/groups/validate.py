@@ -69,7 +69,6 @@ def _plain(given: object) -> object:
 
 
 def _structs(given: Iterable[T], kind: type[T], name: str) -> tuple[T, ...]:
-    """Return what is given, all of one type."""
     found = tuple(given)
     for at, one in enumerate(found):
         _struct(one, kind, f"{name}[{at}]")
@@ -77,7 +76,6 @@ def _structs(given: Iterable[T], kind: type[T], name: str) -> tuple[T, ...]:
 
 
 def _struct(given: T, kind: type[T], name: str) -> T:
-    """Return what is given, of a certain type."""
     if not isinstance(given, kind):
         raise InputError(
             f"is of type {type(given).__name__}",

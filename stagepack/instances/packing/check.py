@@ -36,30 +36,17 @@ _sorted: weakref.WeakKeyDictionary[PackingData, tuple[Array, ...]] = weakref.Wea
 
 @dataclass(frozen=True)
 class Measure:
-    """What an allocation amounts to, beside its objective value.
+    """What an allocation amounts to, beside its objective value."""
 
-    Attributes
-    ----------
-    peak : int
-        Highest address used, plus one (over all memories).
-    bank_conflicts : int or None
-        Pairs that share a bank; None without banks.
-    moved_bytes, moved : int or None
-        Bytes and number of buffers that left their previous offset; None without one.
-    spill_cost : int or None
-        Cost of all accesses; None without memories.
-    peaks : tuple of int
-        The peak of each memory; empty without memories.
-    penalties : int or None
-        Cost of the penalised pairs that share addresses; None without penalties.
-    """
-
-    peak: int
-    bank_conflicts: int | None = None
+    peak: int  # highest address used, plus one (over all memories)
+    bank_conflicts: int | None = None  # pairs that share a bank; None without banks
+    # `moved_bytes`, `moved`: bytes and number of buffers that left their previous offset; None
+    # without one.
     moved_bytes: int | None = None
     moved: int | None = None
-    spill_cost: int | None = None
-    peaks: tuple[int, ...] = ()
+    spill_cost: int | None = None  # cost of all accesses; None without memories
+    peaks: tuple[int, ...] = ()  # the peak of each memory; empty without memories
+    # Cost of the penalised pairs that share addresses; None without penalties.
     penalties: int | None = None
 
     @property
@@ -200,16 +187,9 @@ def _of_memories(
     tell: Callable[..., None],
     found: list[Violation],
 ) -> None:
-    """Add what breaks the rules of the memory that a buffer lies in, and of segments.
+    """Add to `found` what breaks the rules of the memory that a buffer lies in, and of segments.
 
-    Parameters
-    ----------
-    instance, solution : PackingData, PackingSolution
-        What is checked.
-    tell : callable
-        Adds violations: (rule, which buffers, words, values).
-    found : list of Violation
-        Is added to.
+    `tell` adds a violation: (rule, which buffers, words, values).
     """
     offsets, tops = solution.offsets, solution.offsets + instance.size
     for index, level in enumerate(instance.memories):
@@ -358,9 +338,6 @@ def _in_ranges(instance: PackingData, offsets: Array) -> Array:
             if item.low <= offsets[at] and offsets[at] + instance.size[at] <= item.high:
                 fine[at] = True
     return fine
-
-
-# ---------------------------------------------------------------------- overlaps
 
 
 def _overlaps(instance: PackingData, solution: PackingSolution) -> list[Violation]:

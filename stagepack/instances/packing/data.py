@@ -165,8 +165,6 @@ class PackingData:
     kind = KIND
     tolerance = 0.0
 
-    # ------------------------------------------------------------------ derived figures
-
     @property
     def n(self) -> int:
         """Number of buffers."""

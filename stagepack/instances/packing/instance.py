@@ -38,8 +38,6 @@ class LmemPacking(PackingData, Answered[PackingSolution, int]):
     solution_type = PackingSolution
     rules = Rules(shape, check, evaluate)
 
-    # ------------------------------------------------------------------ constructors
-
     @classmethod
     def from_arrays(
         cls,
@@ -363,16 +361,9 @@ def measure(instance: LmemPacking, solution: PackingSolution | Result[PackingSol
 
 
 def aligned(own: Any, n: int, given: Words) -> Any:
-    """Return alignments of n buffers: what is `given` for those that have none of their own.
+    """Return alignments of `n` buffers: the one `given` beside a file for those without `own` ones.
 
-    Parameters
-    ----------
-    own : array_like of int, shape (n,), or None
-        Alignments that the file gives, 1 where it has nothing to say; None: nowhere.
-    n : int
-        Number of buffers.
-    given : mapping
-        What was said beside the file; an ``alignment``, if any, is for the buffers without one.
+    The file gives 1 where it has nothing to say, None where it says nothing of any.
     """
     if "alignment" not in given:
         return own
@@ -394,14 +385,7 @@ def usual_objective(
 ) -> Objective:
     """Return the objective that is meant where none is given; see :meth:`LmemPacking.from_arrays`.
 
-    Parameters
-    ----------
-    capacity : object
-        None: no limit.
-    memories : tuple of Memory
-        () for one memory.
-    penalties : Penalties or None
-        Of pairs that share addresses.
+    A `capacity` of None is no limit; () are the `memories` of one memory.
     """
     if len({memory.cost for memory in memories}) > 1:
         return Objective.SPILL

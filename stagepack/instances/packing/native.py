@@ -22,6 +22,7 @@ from stagepack.instances.arrays import names
 from stagepack.instances.documents.lines import Rows, unless
 from stagepack.instances.packing.data import Banks, Gap, Memory, View
 from stagepack.instances.packing.instance import LmemPacking, aligned, usual_objective
+from stagepack.instances.packing.problem import GIVEN as GIVEN
 from stagepack.instances.packing.problem import Objective
 from stagepack.instances.packing.symbols import Dimensions
 from stagepack.instances.profile import Bytes
@@ -176,13 +177,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     dimensions: dict[str, Extent | list[Bytes]] = {}
 
 
-GIVEN = frozenset({"capacity", "objective", "alignment", "period", "segment", "dim"})
-"""What may be said beside a file."""
 MEMORY_DEFAULTS = {"capacity": None, "alignment": 1}
 COLUMNS = ("ids", "size", "start", "end", "alignment", "fixed", "accesses", "previous", "hint")
-
-
-# ---------------------------------------------------------------------- reading
 
 
 def parse(document: Document, given: Words) -> LmemPacking:
@@ -397,9 +393,6 @@ class _Index:
             one, other = self.each(pair, f"{where}[{at}][{{}}]")
             found.append((one, other))
         return found
-
-
-# ---------------------------------------------------------------------- writing
 
 
 def dump(instance: LmemPacking) -> JsonObject:

@@ -9,6 +9,9 @@ from stagepack.instances.words import Parameter
 
 KIND = "lmem-packing"
 
+GIVEN = frozenset({"capacity", "objective", "alignment", "period", "segment", "dim"})
+"""What may be said beside a file."""
+
 
 class Objective(StrEnum):
     """What an allocation should minimise."""

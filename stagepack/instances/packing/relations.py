@@ -11,44 +11,20 @@ from typing import Any
 import numpy as np
 
 from stagepack.errors import InputError
-from stagepack.instances.arrays import in_bytes, integer, integers
-from stagepack.instances.joining import Joined
+from stagepack.instances.arrays import integer, integers
 from stagepack.instances.packing.data import Memory, PackingData, Penalties
-from stagepack.instances.packing.validate import pairs, ranges, require_buffers
+from stagepack.instances.packing.validate import pairs, records, require_buffers
 from stagepack.instances.profile import Array
 
 
 def memories(values: Iterable[Any]) -> tuple[Memory, ...]:
     """Return memories, given as such or as (name, capacity[, cost[, reserved[, alignment]]])."""
-    found: list[Memory] = []
-    for at, given in enumerate(values):
-        where = f"memories[{at}]"
-        value: Any = given
-        if isinstance(value, Memory):
-            value = value.name, value.capacity, value.cost, value.reserved, value.alignment
-        entries: list[Any] = list(value) if isinstance(value, tuple | list) else []
-        if not 2 <= len(entries) <= 5:
-            raise InputError(
-                f"{value!r} is no Memory",
-                field=where,
-                remedy="give (name, capacity, cost, reserved, alignment)",
-            )
-        entries += (0, (), 1)[len(entries) - 2 :]
-        name, capacity, cost, reserved, alignment = entries
-        if not isinstance(name, str):
-            raise InputError(f"{name!r} is no name", field=where, remedy="give a string")
-        found.append(
-            Memory(
-                name,
-                None if capacity is None else integer(in_bytes(capacity, where), where),
-                integer(cost, where),
-                ranges(reserved, f"{where}.reserved"),
-                integer(in_bytes(alignment, where), where),
-            )
-        )
-        if found[-1].alignment < 1:
-            raise InputError("is not positive", field=f"{where}.alignment", remedy="give 1 or more")
-    return tuple(found)
+    found = tuple(records(values, Memory, "memories"))
+    for at, one in enumerate(found):
+        if one.alignment < 1:
+            field = f"memories[{at}].alignment"
+            raise InputError("is not positive", field=field, remedy="give 1 or more")
+    return found
 
 
 def homes(given: Any, n: int, names: Sequence[str]) -> Array | None:
@@ -127,12 +103,7 @@ def tied(given: PackingData) -> tuple[Array, Array]:
     """Return the group of each buffer, and by how much it lies above the group's lowest member.
 
     Two arrays of int64, shape (n,): colocated buffers and views have one place together.  Groups
-    are numbered by their first buffer.
-
-    Raises
-    ------
-    InputError
-        When they ask for two different distances of a pair.
+    are numbered by their first buffer.  Two different distances of a pair are refused.
     """
     n = given.n
     around: dict[int, list[tuple[int, int]]] = {}
@@ -231,6 +202,10 @@ def check(given: PackingData) -> None:
 
 def _views(given: PackingData) -> None:
     """Refuse views outside of their host, two hosts of a view, and circles."""
+    if not given.views:
+        return
+    from stagepack.instances.joining import Joined
+
     host: dict[int, int] = {}
     joined = Joined[int]()
     for at, view in enumerate(given.views):

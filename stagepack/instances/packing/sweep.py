@@ -30,23 +30,16 @@ WORD = 6
 
 
 class Rectangles(NamedTuple):
-    """Rectangles, int64, shape (n,) each: the addresses [low, high).
-
-    Attributes
-    ----------
-    place, at : ndarray
-        Position in ascending order of `low`, and the rectangle at each position.
-    below : ndarray
-        How many begin below its top.
-    owner, buffer : ndarray
-        Rectangles of one owner may intersect; the buffer it is a part of.
-    """
+    """Rectangles, int64, shape (n,) each: the addresses [low, high)."""
 
     low: Array
     high: Array
+    # `place`, `at`: ndarray: position in ascending order of `low`, and the rectangle at each
+    # position.
     place: Array
-    below: Array
+    below: Array  # ndarray: how many begin below its top
     at: Array
+    # `owner`, `buffer`: ndarray: rectangles of one owner may intersect; the buffer it is a part of.
     owner: Array
     buffer: Array
 

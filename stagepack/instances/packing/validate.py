@@ -17,7 +17,7 @@ from stagepack.instances.words import LARGEST
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-BYTES = ("low", "high", "capacity", "offset")
+BYTES = ("low", "high", "capacity", "offset", "alignment")
 """Fields of records that may be texts with units."""
 
 RecordT = TypeVar("RecordT", bound="DataclassInstance")
@@ -84,12 +84,14 @@ def records(values: Iterable[object], shape: type[RecordT], name: str) -> Iterat
         )
 
 
-def _entry(value: object, kind: str, where: str) -> object:
-    """Return an entry of a record as its field's type, a name or an integer."""
+def _entry(value: Any, kind: str, where: str) -> object:
+    """Return an entry of a record as its field's type: a name, an integer, or ranges."""
     if kind == "str":
         if not isinstance(value, str):
             raise InputError(f"{value!r} is no name", field=where, remedy="give a string")
         return value
+    if kind.startswith("tuple"):
+        return ranges(value, f"{where}.reserved")
     return None if value is None and "None" in kind else integer(value, where)
 
 
@@ -156,9 +158,6 @@ def banks(given: Banks, n: int) -> Banks:
             )
     found = pairs(given.pairs, "banks.pairs", n)
     return replace(given, count=count, nbytes=nbytes, pairs=found, weight=weight)
-
-
-# ---------------------------------------------------------------------- the whole
 
 
 def instance(given: PackingData) -> None:

@@ -220,7 +220,6 @@ def _recompute(
 def _budgets(
     instance: PhaseData, solution: PhaseSolution, phases: list[Phase]
 ) -> Iterator[Violation]:
-    """Yield which budgets are broken."""
     if instance.remote_memory is not None:
         used = remote_bytes(instance, solution)
         if used > instance.remote_memory:

@@ -119,8 +119,6 @@ class PhaseData:
     kind = KIND
     tolerance = 0.0
 
-    # ------------------------------------------------------------------ derived figures
-
     @property
     def n(self) -> int:
         """Number of layers."""
@@ -262,34 +260,19 @@ class PhaseKind(StrEnum):
 
 @dataclass(frozen=True)
 class Phase:
-    """One phase of a plan.
+    """One phase of a plan."""
 
-    Attributes
-    ----------
-    index : int
-        Its position in time.
-    group : int
-        Index of its group; the layers are [first, end).
-    policy : tuple of str, one a layer of the group
-        Empty in inference.
-    recompute : tuple of tuple of int, one a layer of the group
-        Layers computed again just before the backward pass of each; empty without a backward pass.
-    prefetch : bool
-        Whether variables of the next phase are loaded beside its loop.
-    last : bool
-        Whether its group is the last one.
-    """
-
-    index: int
+    index: int  # its position in time
     kind: PhaseKind
-    group: int
+    group: int  # index of its group; the layers are [first, end)
     first: int
     end: int
     mode: str
-    policy: tuple[str, ...] = ()
+    policy: tuple[str, ...] = ()  # empty in inference
+    # Layers computed again just before the backward pass of each; empty without a backward pass.
     recompute: tuple[tuple[int, ...], ...] = ()
-    prefetch: bool = False
-    last: bool = False
+    prefetch: bool = False  # whether variables of the next phase are loaded beside its loop
+    last: bool = False  # whether its group is the last one
 
     @property
     def layers(self) -> range:

@@ -21,6 +21,8 @@ from stagepack.instances.phases.problem import Objective
 from stagepack.instances.profile import Chip, Cluster, ModelProfile
 from stagepack.instances.words import member
 
+CHIP = tuple(name for name in Chip.__struct_fields__ if name != "name")
+
 
 class PhaseSchedule(PhaseData, Answered[PhaseSolution, int]):
     """An instance of phase scheduling; use :meth:`from_arrays` or :meth:`from_profile`.
@@ -30,8 +32,7 @@ class PhaseSchedule(PhaseData, Answered[PhaseSolution, int]):
 
     solution_type = PhaseSolution
     rules = Rules(shape, check, evaluate)
-
-    # ------------------------------------------------------------------ constructors
+    beside = ("steps", *CHIP)
 
     @classmethod
     def from_arrays(
@@ -245,19 +246,9 @@ class PhaseSchedule(PhaseData, Answered[PhaseSolution, int]):
         InputError
             For an unknown field or a value that does not fit.
         """
-        known = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        parts = {name: getattr(self.chip, name) for name in self.chip.__struct_fields__}
-        inner = {name: changes.pop(name) for name in parts if name in changes and name != "name"}
+        parts = {name: changes.pop(name) for name in CHIP if name in changes}
+        if parts:
+            changes["chip"] = msgspec.structs.replace(changes.get("chip", self.chip), **parts)
         if "steps" in changes:
-            known["global_batch"] = None
-        for name in changes:
-            if name not in known and name != "steps":
-                raise InputError(
-                    "is no field of a phase schedule",
-                    field=name,
-                    remedy="known are " + ", ".join([*known, "steps", *parts]),
-                )
-        found = {**known, **changes}
-        if inner:
-            found["chip"] = msgspec.structs.replace(found["chip"], **inner)
-        return type(self).from_arrays(**found)
+            changes = {"global_batch": None, **changes}
+        return super().replace(**changes)

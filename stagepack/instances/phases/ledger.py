@@ -114,8 +114,6 @@ class Ledger:
         final = (self.end == self.n) & (not training)
         self.host_store = np.where(final, int(nbytes[-1]), 0)
 
-    # ------------------------------------------------------------------ cycles
-
     def cycles(self) -> int:
         """Return the cycles of the plan: all phases, less what is hidden."""
         instance, chip, io_tiles = self.instance, self.instance.chip, self.solution.io_tiles
@@ -158,8 +156,6 @@ class Ledger:
             total += phase_time(mode, loading + gathering, into, spent, out, steps)
             slack = io_slack(mode, into, spent, out, steps) if ahead else 0
         return int(total)
-
-    # ------------------------------------------------------------------ memory
 
     def suspects(self, compute: int, io: int) -> list[int]:
         """Return the phases that need more bytes than there are, or miss a tensor.

@@ -139,7 +139,6 @@ def parse(document: Document, given: Words) -> PhaseSchedule:
 
 
 def _columns(layers: list[Layer], first: int | None) -> JsonObject:
-    """Return layer objects as columns."""
     if not layers:
         raise InputError("no layers", field="layers", remedy="give at least one layer")
     if first is None:

@@ -22,36 +22,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PhasePlan:
-    """One phase of a plan in figures.
-
-    Attributes
-    ----------
-    phase : Phase
-    cycles : PhaseCycles
-        V (in two parts), L, C, S, E, the whole time and what is hidden of it.
-    moves : Moves
-        The tensors of a step.
-    memory : tuple of (str, int)
-        Bytes in use at every moment.
-    peak, peak_at : int, str
-        The most of them, and when.
-    capacity : int or None
-        Bytes of the compute tiles.
-    buffer_bytes, buffer_capacity : int, int or None
-        What the loop needs on I/O tiles, and what there is.
-    remote_loads, remote_stores, host_loads, host_stores : int
-        Bytes that the whole phase moves.
-    """
+    """One phase of a plan in figures."""
 
     phase: Phase
+    # V (in two parts), L, C, S, E, the whole time and what is hidden of it.
     cycles: traffic.PhaseCycles
-    moves: traffic.Moves
-    memory: tuple[tuple[str, int], ...]
+    moves: traffic.Moves  # the tensors of a step
+    memory: tuple[tuple[str, int], ...]  # bytes in use at every moment
+    # `peak`, `peak_at`: the most of them, and when.
     peak: int
     peak_at: str
-    capacity: int | None
+    capacity: int | None  # bytes of the compute tiles
+    # `buffer_bytes`, `buffer_capacity`: what the loop needs on I/O tiles, and what there is.
     buffer_bytes: int
     buffer_capacity: int | None
+    # `remote_loads`, `remote_stores`, `host_loads`, `host_stores`: bytes that the whole phase
+    # moves.
     remote_loads: int
     remote_stores: int
     host_loads: int
@@ -65,38 +51,19 @@ class PhasePlan:
 
 @dataclass(frozen=True, repr=False)
 class Plan(Shown):
-    """A plan in figures.
+    """A plan in figures."""
 
-    Attributes
-    ----------
-    phases : tuple of PhasePlan
-        In the order of time.
-    buffers : tuple of Buffer
-        Remote buffers with the rows of their tensors.
-    steps, microbatch, io_tiles : int
-        Steps of a loop; the two numbers of the whole plan.
-    time : int
-        Cycles of the global batch, as :meth:`PhaseSchedule.evaluate` counts them.
-    samples : int
-        The global batch.
-    seconds : float
-        `time` at the chip's clock.
-    remote_bytes : int
-        Remote memory of one replica: variables, state and buffers.
-    graphs : int
-        Distinct phase graphs.
-    """
-
-    phases: tuple[PhasePlan, ...]
-    buffers: tuple[Buffer, ...]
+    phases: tuple[PhasePlan, ...]  # in the order of time
+    buffers: tuple[Buffer, ...]  # remote buffers with the rows of their tensors
+    # `steps`, `microbatch`, `io_tiles`: steps of a loop; the two numbers of the whole plan.
     steps: int
     microbatch: int
     io_tiles: int
-    time: int
-    samples: int
-    seconds: float
-    remote_bytes: int
-    graphs: int
+    time: int  # cycles of the global batch, as :meth:`PhaseSchedule.evaluate` counts them
+    samples: int  # the global batch
+    seconds: float  # `time` at the chip's clock
+    remote_bytes: int  # remote memory of one replica: variables, state and buffers
+    graphs: int  # distinct phase graphs
 
     @property
     def time_per_sample(self) -> float:

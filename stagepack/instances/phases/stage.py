@@ -74,24 +74,10 @@ def stage_phases(
 ) -> PhaseSchedule:
     """Return the phases of a stage, forward or `backward`, for some microbatches, its `steps`.
 
-    They go through a phase before the next one begins.
-
-    Parameters
-    ----------
-    stage : (int, int, int)
-        Its layers [first, end), and its device.
-    chip : Chip
-        That of the device, in cycles of the partition's cluster; its memory is what is there for
-        the phases.
-    kept : ndarray of bool, shape (layers of the stage,), optional
-        Layers whose variables stay on chip, beside its memory.
-    ahead : bool
-        Whether variables may be loaded while the phase before computes.
-
-    Raises
-    ------
-    InputError
-        For a partition that says its costs as tables.
+    They go through a phase before the next one begins.  `stage` is its layers [first, end), and its
+    device; `chip` is the device's, in cycles of the partition's cluster, with what memory the
+    phases have.  Variables of layers `kept`, shape (layers of the stage,), stay on chip, beside
+    that memory; `ahead`: variables may be loaded while the phase before computes.
     """
     first, end, device = stage
     if partition.compute_table is not None or partition.memory_table is not None:

@@ -146,15 +146,10 @@ def shape(instance: PartitionData, solution: PipelineSolution) -> list[Violation
 def evaluate(
     instance: PartitionData, solution: PipelineSolution, objective: Objective | None = None
 ) -> Number:
-    """Return the objective value of a valid `solution`, an int whenever it is integral.
+    """Return the value of a valid `solution`, by the `objective` of the instance if none is given.
 
-    O(n + stages).  Integer cycles are summed and divided by speeds exactly; other cycles are
-    floating-point sums without accumulated error.
-
-    Parameters
-    ----------
-    objective : Objective, optional
-        By default that of the instance.
+    It is an int whenever it is integral.  O(n + stages).  Integer cycles are summed and divided by
+    speeds exactly; other cycles are floating-point sums without accumulated error.
     """
     objective = objective or instance.objective
     if objective is Objective.MOVES:
@@ -246,10 +241,7 @@ def stage_headroom(
 ) -> int:
     """Return the tokens whose KV cache fits beside a stage; 2**62 where nothing limits them.
 
-    Parameters
-    ----------
-    first, end, device, stages_left
-        As in :func:`stage_memory`.
+    `first`, `end`, `device` and `stages_left` are those of :func:`stage_memory`.
     """
     each, capacity = token_bytes(instance, first, end), instance.cluster.devices[device].memory
     if not each or capacity is None:
@@ -259,12 +251,9 @@ def stage_headroom(
 
 
 def stage_cost(instance: PartitionData, first: int, end: int, device: int) -> Number | Fraction:
-    """Return what a stage counts for by itself: its compute, or minus the tokens it has room for.
+    """Return what layers [`first`, `end`) count for by themselves on a `device`.
 
-    Parameters
-    ----------
-    first, end, device
-        As in :func:`stage_compute`.
+    That is their compute, or minus the tokens there is room for.
     """
     if instance.objective is Objective.HEADROOM:  # of inference: nothing is stashed
         return -stage_headroom(instance, first, end, device)
@@ -272,15 +261,7 @@ def stage_cost(instance: PartitionData, first: int, end: int, device: int) -> Nu
 
 
 def stage_compute(instance: PartitionData, first: int, end: int, device: int) -> Number | Fraction:
-    """Return the cycles of a stage, a Fraction where a speed divides them.
-
-    Parameters
-    ----------
-    first, end : int
-        Its layers [first, end).
-    device : int
-        Its number.
-    """
+    """Return the cycles of layers [`first`, `end`) on a `device`, a Fraction if a speed divides."""
     speed = instance.cluster.devices[device].speed
     table = instance.compute_table
     cycles: Number
@@ -301,17 +282,10 @@ def stage_compute(instance: PartitionData, first: int, end: int, device: int) ->
 def stage_memory(
     instance: PartitionData, first: int, end: int, device: int, stages_left: int
 ) -> int:
-    """Return the bytes that a stage needs.
+    """Return the bytes that layers [`first`, `end`) need as a stage of a `device`.
 
-    Parameters
-    ----------
-    first, end : int
-        Its layers [first, end).
-    device : int
-        Its number.
-    stages_left : int
-        This stage and those after it: a training stage stashes the activations of min(microbatches,
-        stages_left) microbatches.
+    `stages_left`, this stage and those after it: a training stage stashes the activations of
+    min(microbatches, stages_left) microbatches.
     """
     return device_memory(instance, [(first, end, stages_left)], device)
 
@@ -319,16 +293,10 @@ def stage_memory(
 def device_memory(
     instance: PartitionData, stages: Sequence[tuple[int, int, int]], device: int
 ) -> int:
-    """Return the bytes that a device needs for its stages.
+    """Return the bytes that a `device` needs for its stages.
 
-    Shared keys count once, and so does the layer that needs most while it runs.
-
-    Parameters
-    ----------
-    stages : sequence of (int, int, int)
-        First layer and end of each, and `stages_left` as :func:`stage_memory` has it.
-    device : int
-        Its number.
+    Shared keys count once, and so does the layer that needs most while it runs.  Of `stages`: first
+    layer, end, and `stages_left` as :func:`stage_memory` has it.
     """
     total, peak, shared, keys = 0, 0, instance.shared, set[int]()
     for first, end, stages_left in stages:
@@ -373,14 +341,9 @@ def reduction_cycles(
 ) -> tuple[Number, Number]:
     """Return the cycles in which a stage receives and sends gradients of tied weights.
 
-    Of those that it holds and other stages do, too: it has some of the layers that use them, but
-    not all.  A step reduces once, and each of its microbatches bears its share; whole cycles are
-    rounded down for each weight.
-
-    Parameters
-    ----------
-    first, end, device
-        As in :func:`stage_compute`.
+    Of those that its layers [`first`, `end`) on `device` hold and other stages do, too: it has some
+    of the layers that use them, but not all.  A step reduces once, and each of its microbatches
+    bears its share; whole cycles are rounded down for each weight.
     """
     recv: Number = 0
     send: Number = 0
@@ -398,15 +361,10 @@ def reduction_cycles(
 
 
 def moved_bytes(instance: PartitionData, first: int, end: int, device: int) -> int:
-    """Return the bytes that a device has to load to run the layers [first, end).
+    """Return the bytes that a `device` has to load to run the layers [`first`, `end`).
 
     Those of layers that it did not hold before, and of shared keys and tied weights that none of
     the layers used which it held.
-
-    Parameters
-    ----------
-    first, end, device
-        As in :func:`stage_compute`.
     """
     held, shared, layers = np.array(instance.previous), instance.shared, slice(first, end)
     fresh = held[layers] != device

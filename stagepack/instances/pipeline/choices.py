@@ -15,8 +15,15 @@ import numpy as np
 from stagepack.errors import InputError, suggest
 from stagepack.instances import arrays
 from stagepack.instances.arrays import Given
-from stagepack.instances.pipeline.alternatives import BYTES, CYCLES, FIGURES, OWN, Alternative
-from stagepack.instances.pipeline.data import PartitionData, PipelineSolution
+from stagepack.instances.pipeline.data import (
+    BYTES,
+    CYCLES,
+    FIGURES,
+    OWN,
+    Alternative,
+    PartitionData,
+    PipelineSolution,
+)
 from stagepack.instances.profile import Array
 from stagepack.instances.violation import Violation
 
@@ -34,22 +41,10 @@ def with_alternatives(
 ) -> Chain:
     """Return a chain whose layers may be something else.
 
-    Parameters
-    ----------
-    given : mapping of str to mapping
-        Figures of every alternative, each for all layers or one for each, and perhaps ``layers``,
-        the numbers of those that have it.
-    per : pair of str
-        What takes the same alternative, and what it is called to take none.
-    recompute : str
-        "full", or "none": whether layers may be recomputed from their inputs.
-    terms : frozenset of str
-        Terms of memory that count.
-
-    Raises
-    ------
-    InputError
-        Naming the alternative and the figure.
+    `given` are figures of every alternative, each for all layers or one for each, and perhaps
+    ``layers``, the numbers of those that have it; `per`: what takes the same alternative, and what
+    it is called to take none; `recompute`: "full", or "none", whether layers may be recomputed from
+    their inputs; `terms` of memory are those that count.
     """
     own = {name: getattr(chain, name) for name in FIGURES}
     own["kv_bytes"] = chain.cached_bytes(1)
@@ -190,9 +185,6 @@ def _recomputed(
     }
 
 
-# ---------------------------------------------------------------------- what there is to choose
-
-
 def options(instance: PartitionData) -> list[tuple[str, Alternative]]:
     """Return names and figures of all that a layer may be, its own first."""
     own = Alternative(
@@ -239,9 +231,6 @@ def least(instance: Chain) -> Chain:
         },
         **NONE,
     )
-
-
-# ---------------------------------------------------------------------- what is chosen
 
 
 def misfits(instance: PartitionData, choices: Sequence[str]) -> Iterator[Violation]:

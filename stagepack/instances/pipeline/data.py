@@ -6,6 +6,7 @@ plain arrays (one entry a layer or a cut) and a cluster; it knows no solver.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,10 +22,47 @@ from stagepack.errors import InputError
 from stagepack.instances.arrays import freeze
 from stagepack.instances.base import digest_of
 from stagepack.instances.documents import strict
-from stagepack.instances.pipeline.alternatives import OWN, Alternative
 from stagepack.instances.pipeline.problem import KIND, Objective
 from stagepack.instances.profile import Array, Cluster, Lifetimes
 from stagepack.shown import ShownSolution, some
+
+CYCLES = ("forward", "backward")
+BYTES = ("temporary", "stash", "kv_bytes")
+FIGURES = (*CYCLES, "exclusive", *BYTES)
+"""What an alternative may say of layers."""
+OWN = "own"
+PER = ("layer", "stage")
+
+
+@dataclass(frozen=True, eq=False)
+class Alternative:
+    """Figures of the layers that take it; where a layer has it not, they are the layer's own."""
+
+    layers: Array  # bool, shape (n,): the layers that have it
+    # `forward`, `backward`: ndarray, shape (n,): cycles of each layer on a device of speed 1.
+    forward: Array
+    backward: Array
+    # dict of int64, shape (n,): bytes of each layer that are always in the memory of its device, by
+    # category.
+    exclusive: dict[str, Array]
+    # `temporary`, `stash`, `kv_bytes`: int64, shape (n,): bytes in use while the layer runs, kept
+    # for its backward pass, and taken by a token.
+    temporary: Array
+    stash: Array
+    kv_bytes: Array
+
+    def __post_init__(self) -> None:
+        freeze(self)
+
+    @property
+    def held(self) -> Array:
+        """Bytes of each layer that are always in memory, of all categories."""
+        return sum(self.exclusive.values(), np.zeros(len(self.layers), dtype=np.int64))
+
+    def parts(self) -> dict[str, Any]:
+        """Return the figures by name."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
 
 Uses = dict[str, tuple[int, list[int]]]
 """Bytes of each key, and the layers that use it."""
@@ -33,17 +71,7 @@ Uses = dict[str, tuple[int, list[int]]]
 def uses_of(layers: Iterable[Mapping[str, int]], field: str) -> Uses:
     """Return what layers share, given the bytes of each key of each.
 
-    Parameters
-    ----------
-    layers : iterable of mapping of str to int
-        Bytes of each key that a layer uses, layer by layer.
-    field : str
-        Where a layer says it, with ``{}`` for its number, for messages.
-
-    Raises
-    ------
-    InputError
-        For a key of two sizes.
+    Messages name `field`, where a layer says it, with ``{}`` for its number.
     """
     uses: Uses = {}
     for at, shared in enumerate(layers):
@@ -61,20 +89,12 @@ def uses_of(layers: Iterable[Mapping[str, int]], field: str) -> Uses:
 
 @dataclass(frozen=True, eq=False)
 class SharedBytes:
-    """Bytes a device holds once for all its layers with the same key.
+    """Bytes a device holds once for all its layers with the same key."""
 
-    Attributes
-    ----------
-    names : tuple of str
-        The keys.
-    nbytes : ndarray of int64, shape (keys,)
-        Bytes of each key.
-    layer, key : ndarray of int64, shape (uses,)
-        Layer `layer[u]` needs key `key[u]`; sorted by layer, no pair twice.
-    """
-
-    names: tuple[str, ...]
-    nbytes: Array
+    names: tuple[str, ...]  # the keys
+    nbytes: Array  # int64, shape (keys,): bytes of each key
+    # `layer`, `key`: int64, shape (uses,): layer `layer[u]` needs key `key[u]`; sorted by layer, no
+    # pair twice.
     layer: Array
     key: Array
 
@@ -96,13 +116,7 @@ class SharedBytes:
         )
 
     def beside(self, other: SharedBytes) -> SharedBytes:
-        """Return these keys and those of `other`, which replace keys of the same name.
-
-        Raises
-        ------
-        InputError
-            For a name that has other bytes or layers there.
-        """
+        """Return these keys and those of `other`, which replace keys of the same name."""
         own, more = self.uses(), other.uses()
         for name in set(own).intersection(more):
             if own[name] != more[name]:
@@ -192,81 +206,14 @@ class PartitionData:
 
     Use :meth:`from_arrays` or :meth:`from_profile`; the fields below are what they make.
 
-    Attributes
-    ----------
-    name : str
-        Name for tables and reports.
-    forward, backward : ndarray, shape (n,)
-        Cycles of each layer on a device of speed 1; int64, or float64 where the source has them.
-    cluster : Cluster
-        The k devices in pipeline order, their memory, speed and links.
-    exclusive : dict of ndarray of int64, shape (n,)
-        Bytes of each layer that are always in the memory of its device, by category.
-    shared : SharedBytes
-        Bytes that a device holds once for all its layers with the same key.
-    temporary, carry, stash : ndarray of int64, shape (n,)
-        Bytes in use while the layer runs; bytes of other layers' tensors that are kept meanwhile;
-        bytes kept for its backward pass, per microbatch in flight.
-    in_bytes, out_bytes : ndarray of int64, shape (n + 1,)
-        Bytes received by a stage that begins at a cut, and sent by one that ends there; the
-        entries of cut 0 and cut n are exchanged with the host.
-    recv_cycles, send_cycles : ndarray, shape (k, n + 1), optional
-        Cycles of receiving and sending at each cut on each device, in place of those of the links.
-        Those of the first device at cut 0 and of the last device at cut n are the exchange with the
-        host, whichever devices run stages.
-    compute_table, memory_table : ndarray, shape (n + 1, n + 1) or (k, n + 1, n + 1), optional
-        Cycles and bytes of the layers [a, b) that replace the per-layer figures when given.
-    variables : tuple of Variable
-        Ranges of layers that must be on one stage.
-    tied : SharedBytes, optional
-        Weights that several layers use, each copied to all stages that do; `shared` counts their
-        memory.  In training a stage with some of a weight's layers, but not all, receives and sends
-        its gradient once a step, of which a microbatch bears its share.
-    forbidden_cuts, fixed_cuts : tuple of int
-        Cuts that no boundary may use, and cuts that must be boundaries.
-    training : bool
-        Count backward cycles and stashes.
-    microbatches : int
-        Microbatches of a training step: stage i of k stashes min(microbatches, k - i) of them.
-    backward_transfers : bool
-        Whether a gradient of the same size is sent back over each cut, so that all transfers of a
-        stage take twice as long.  Given `recv_cycles` and `send_cycles` already include this.
-    received : bool
-        Whether a stage of a schedule also keeps what it receives, for each microbatch in flight;
-        see `kept_bytes`.
-    kv_bytes : ndarray of int64, shape (n,), optional
-        Bytes of KV cache that a token takes in each layer.
-    tokens : int
-        Tokens whose KV cache is in memory, with all else that is there.
-    objective : Objective
-        What to minimise.
-    host_transfer : bool
-        Whether every device waits for the exchange with the host (the rule of Auto Pipeline).
-    fewer_stages : bool
-        Whether devices may stay unused; otherwise every device runs a stage.
-    free_order : bool
-        Whether stages may run on the devices in any order; otherwise in the order of the cluster.
-    stages_per_device : int
-        How many stages each device runs; `fewer_stages` then allows any of them to be empty.
-    placement : str or tuple of int
-        The device of each stage: round after round in the order of the cluster (``"loop"``), every
-        second round backwards (``"v"``), or given for each.
-    previous : tuple of int, optional
-        The device that held each layer before, -1 for none: what the objective `moves` counts from.
-    limited : Objective
-        Of what `limit` is the most that `moves` may cost.
-    limit : int or float, optional
-        No limit when absent.
-    alternatives : dict of str to Alternative
-        What layers may be instead, by name.
-    alternatives_per : str
-        Whether every ``layer`` takes one by itself, or all of a ``stage`` that have it the same.
-    own_alternative : str
-        What it is called to take none of them.
-    order : GraphOrder, optional
-        The order of a graph's nodes from which the chain was made, if there are others.
-    tensors : Lifetimes, optional
-        Lifetimes of the tensors of which `carry` is the sum, or would be if it were counted.
+    All figures are in cycles of the cluster's clock on a device of speed 1, int64, or float64 where
+    the source has them, and in bytes, int64.  The entries of cut 0 and cut n, of bytes and of
+    `recv_cycles` and `send_cycles`, are the exchange with the host, whichever devices run stages;
+    given such cycles already include what `backward_transfers` double.  `shared` counts the memory
+    of weights that are `tied`, too; in training a stage with some of a weight's layers, but not
+    all, receives and sends its gradient once a step, of which a microbatch bears its share.
+    `alternatives` and the fields about them are those of :mod:`.choices`; a stage of a schedule
+    keeps what it has `received`, see `kept_bytes`.
     """
 
     name: str
@@ -312,8 +259,6 @@ class PartitionData:
     source: str = field(default="", compare=False)
 
     kind = KIND
-
-    # ------------------------------------------------------------------ derived figures
 
     @property
     def n(self) -> int:

@@ -56,65 +56,41 @@ OF_A_STAGE = ("stage", "first", "end")
 
 @dataclass(frozen=True)
 class StageEstimate:
-    """Cycles and bytes of one stage.
+    """Cycles and bytes of one stage."""
 
-    Attributes
-    ----------
-    stage, first, end : int
-        Number of the stage; its layers are [first, end).
-    device, device_name : int, str
-        The device that runs it.
-    forward, backward : int or float or None
-        Cycles of the two passes on this device; backward is 0 for inference, both are None when
-        the instance gives explicit compute tables.
-    compute : int or float
-        Their sum: what the objectives call compute.
-    recv, send, host : int or float
-        Cycles to receive from the device before, to send to the one after, and to wait for the
-        exchange with the host.
-    transfer : int or float
-        recv + send + host.
-    exclusive : dict of str to int
-        Bytes always alive, by category (one category ``table`` where the instance gives tables).
-        Tokens take ``KV cache``.
-    shared : int
-        Bytes of shared keys, each key once.
-    peak_layer, peak_layer_name : int, str
-        The layer that needs the most temporary and carried bytes; -1 and "" with tables.
-    temporary, carry : int
-        Bytes alive while that layer runs, and bytes carried past it.
-    stash : int
-        Bytes kept for the backward passes of the microbatches in flight.
-    memory : int
-        Sum of all of these bytes.
-    capacity : int or None
-        Bytes of the device; None without a limit.
-    choices : str
-        How many layers take each of their alternatives, "" where they have none.
-    """
-
+    # `stage`, `first`, `end`: number of the stage; its layers are [first, end).
     stage: int
     first: int
     end: int
+    # `device`, `device_name`: the device that runs it.
     device: int
     device_name: str
+    # `forward`, `backward`: cycles of the two passes on this device; backward is 0 for inference,
+    # both are None when the instance gives explicit compute tables.
     forward: Number | None
     backward: Number | None
-    compute: Number
+    compute: Number  # their sum: what the objectives call compute
+    # `recv`, `send`, `host`: cycles to receive from the device before, to send to the one after,
+    # and to wait for the exchange with the host.
     recv: Number
     send: Number
     host: Number
-    transfer: Number
+    transfer: Number  # recv + send + host
+    # Bytes always alive, by category (one category ``table`` where the instance gives tables).
+    # Tokens take ``KV cache``.
     exclusive: dict[str, int]
-    shared: int
+    shared: int  # bytes of shared keys, each key once
+    # `peak_layer`, `peak_layer_name`: the layer that needs the most temporary and carried bytes; -1
+    # and "" with tables.
     peak_layer: int
     peak_layer_name: str
+    # `temporary`, `carry`: bytes alive while that layer runs, and bytes carried past it.
     temporary: int
     carry: int
-    stash: int
-    memory: int
-    capacity: int | None
-    choices: str = ""
+    stash: int  # bytes kept for the backward passes of the microbatches in flight
+    memory: int  # sum of all of these bytes
+    capacity: int | None  # bytes of the device; None without a limit
+    choices: str = ""  # how many layers take each of their alternatives, "" where they have none
 
     @property
     def free(self) -> int | None:

@@ -13,10 +13,10 @@ from stagepack.errors import InputError
 from stagepack.instances import arrays, clusters
 from stagepack.instances.arrays import Given
 from stagepack.instances.base import Answered, Rules
-from stagepack.instances.pipeline.alternatives import OWN
 from stagepack.instances.pipeline.check import check, evaluate, shape, unevenness
 from stagepack.instances.pipeline.choices import with_alternatives
 from stagepack.instances.pipeline.data import (
+    OWN,
     GraphOrder,
     PartitionData,
     PipelineSolution,
@@ -36,6 +36,7 @@ from stagepack.instances.profile import (
     Link,
     ModelProfile,
 )
+from stagepack.instances.words import member
 
 
 class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
@@ -69,8 +70,6 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
                 "do better: --kind graph-partition considers all of them"
             )
         return "; ".join(said)
-
-    # ------------------------------------------------------------------ constructors
 
     @classmethod
     def from_arrays(
@@ -275,7 +274,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             recv_cycles=arrays.table(recv_cycles, "recv_cycles", (k, n + 1)),
             send_cycles=arrays.table(send_cycles, "send_cycles", (k, n + 1)),
             compute_table=arrays.table(compute_table, "compute_table", (n + 1, n + 1), k),
-            memory_table=arrays.byte_table(memory_table, "memory_table", (n + 1, n + 1), k),
+            memory_table=arrays.table(memory_table, "memory_table", (n + 1, n + 1), k, whole=True),
             variables=spans,
             forbidden_cuts=arrays.cuts(forbidden_cuts, "forbidden_cuts"),
             fixed_cuts=arrays.cuts(fixed_cuts, "fixed_cuts"),
@@ -288,7 +287,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             received=bool(received) and "received" in terms,
             kv_bytes=_each(kv_bytes, n),
             tokens=arrays.integer(tokens, "tokens", 0),
-            objective=_objective(objective or Objective.BOTTLENECK, "objective"),
+            objective=member(objective or Objective.BOTTLENECK, Objective, "objective"),
             host_transfer=bool(host_transfer),
             fewer_stages=bool(fewer_stages),
             free_order=bool(free_order),
@@ -296,7 +295,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
             placement=placement,
             tied=copied if len(copied.layer) else None,
             previous=None if previous is None else tuple(map(int, previous)),
-            limited=_objective(limited, "limited"),
+            limited=member(limited, Objective, "limited"),
             limit=limit,
             alternatives={},
             alternatives_per="layer",
@@ -485,17 +484,6 @@ def _once(
         raise InputError(
             f"cannot be read ({error})", field=field, remedy="write {key: (bytes, [layers])}"
         ) from error
-
-
-def _objective(name: Objective | str, field: str) -> Objective:
-    try:
-        return Objective(name)
-    except ValueError:
-        raise InputError(
-            f"unknown objective {str(name)!r}",
-            field=field,
-            remedy="choose one of " + ", ".join(Objective),
-        ) from None
 
 
 def _terms(

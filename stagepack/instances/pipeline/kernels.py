@@ -13,45 +13,26 @@ FIRST, END, HEAD, TAIL, TOTAL = range(5)
 
 
 class Layers(NamedTuple):
-    """Bytes of a chain's layers; int64 arrays.
+    """Bytes of a chain's layers; int64 arrays."""
 
-    Attributes
-    ----------
-    added, peak : ndarray, shape (n,)
-        Bytes that add up, and bytes of which a range needs the largest.
-    latest : ndarray, shape (n,)
-        No range that begins at a layer ends later than this.
-    start : ndarray, shape (n + 1,)
-        Uses of layer l are key[start[l]:start[l + 1]].
-    key : ndarray, shape (uses,)
-        Key of each use, layer by layer.
-    nbytes : ndarray, shape (keys,)
-        Bytes of each key.
-    """
-
+    # `added`, `peak`: ndarray, shape (n,): bytes that add up, and bytes of which a range needs the
+    # largest.
     added: Array
     peak: Array
-    latest: Array
-    start: Array
-    key: Array
-    nbytes: Array
+    latest: Array  # ndarray, shape (n,): no range that begins at a layer ends later than this
+    start: Array  # ndarray, shape (n + 1,): uses of layer l are key[start[l]:start[l + 1]]
+    key: Array  # ndarray, shape (uses,): key of each use, layer by layer
+    nbytes: Array  # ndarray, shape (keys,): bytes of each key
 
 
 class Window(NamedTuple):
-    """A range that slides along a chain; int64 arrays.
+    """A range that slides along a chain; int64 arrays."""
 
-    Attributes
-    ----------
-    state : ndarray, shape (5,)
-        First layer and end, head and tail of the queue, bytes that add up.
-    inside : ndarray, shape (keys,)
-        Uses of each key in the range.
-    queue : ndarray, shape (n,)
-        Layers of the range by falling peak: each enters once, when the range's end passes it.
-    """
-
+    # ndarray, shape (5,): first layer and end, head and tail of the queue, bytes that add up.
     state: Array
-    inside: Array
+    inside: Array  # ndarray, shape (keys,): uses of each key in the range
+    # ndarray, shape (n,): layers of the range by falling peak: each enters once, when the range's
+    # end passes it.
     queue: Array
 
     @classmethod

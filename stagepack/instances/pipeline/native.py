@@ -176,9 +176,6 @@ class Document(
     memory_table: Table | None = None
 
 
-# ---------------------------------------------------------------------- reading
-
-
 def job(given: Words) -> JsonObject:
     """Return what was said of the work alone, not of the machine."""
     said = {name: value for name, value in given.items() if name in (*JOB, *ASIDE)}
@@ -188,13 +185,7 @@ def job(given: Words) -> JsonObject:
 
 
 def parse(document: Document, given: Words) -> PipelinePartition:
-    """Return the instance that a document describes, changed as is `given` beside it.
-
-    Raises
-    ------
-    InputError
-        Naming the field.
-    """
+    """Return the instance that a document describes, changed as is `given` beside it."""
     base = document.cluster
     cluster = clusters.asked(given, 1_000_000_000 if base is None else base.clock, base)
     for name in ("recv_cycles", "send_cycles"):
@@ -298,13 +289,7 @@ def _from_columns(
 
 
 def _passing(columns: Columns) -> Lifetimes | None:
-    """Return the tensors that a file tells of.
-
-    Raises
-    ------
-    InputError
-        For unlike lengths, tensors that pass no layer, and others than those of `carry`.
-    """
+    """Return the tensors that a file tells of."""
     told, n = columns.passing, len(columns.forward)
     if told is None:
         return None
@@ -376,17 +361,8 @@ def _require_small_sum(values: Any, field: str) -> None:
         raise InputError("the sum exceeds 2**62", field=field, remedy="use a coarser unit")
 
 
-# ---------------------------------------------------------------------- writing
-
-
 def dump(instance: PipelinePartition) -> JsonObject:
-    """Return what the document of an instance says: columns, defaults left out.
-
-    Raises
-    ------
-    InputError
-        When two shared keys have one name.
-    """
+    """Return what the document of an instance says: columns, defaults left out."""
     columns = {
         "names": instance.layer_names,
         "forward": instance.forward,

@@ -32,25 +32,16 @@ class StageOrder:
 
     Reading the chain from its tail makes the number of stashed microbatches a matter of the state
     alone: stage i of k stashes min(m, k - i), the number of stages from it to the end.
-
-    Attributes
-    ----------
-    states : int
-        State 0 has placed nothing; transitions lead to higher states.
-    source, target, device_class, stashes : ndarray of int64, shape (transitions,)
-        Sorted by target.
-    accepting : ndarray of bool, shape (states,)
-        Whether the chain may begin here.
-    placed : ndarray of int64, shape (states,), optional
-        Stages placed so far, where a state has one number of them.
     """
 
-    states: int
+    states: int  # state 0 has placed nothing; transitions lead to higher states
+    # `source`, `target`, `device_class`, `stashes`: int64, shape (transitions,): sorted by target.
     source: Array
     target: Array
     device_class: Array
     stashes: Array
-    accepting: Array
+    accepting: Array  # bool, shape (states,): whether the chain may begin here
+    # int64, shape (states,), optional: stages placed so far, where a state has one number of them.
     placed: Array | None = None
 
     @staticmethod
@@ -82,13 +73,8 @@ class StageOrder:
         """Build the automaton of an instance.
 
         Fixed order: k transitions; with devices that may stay unused O(k^2), times the stages
-        placed when they stash.  Free order: one state for every choice of how many devices of
-        each class are in use.
-
-        Raises
-        ------
-        InputError
-            When the states are too many (free order of many unlike devices).
+        placed when they stash.  Free order: one state for every choice of how many devices of each
+        class are in use; too many, of many unlike devices, are refused.
         """
         k, classes = instance.k, device_classes(instance)
         refusal = cls.refusal(instance)
@@ -233,17 +219,10 @@ def _device_classes(instance: PipelinePartition, pause: Callable[[], object]) ->
 def assign_devices(
     instance: PipelinePartition, boundaries: list[int], classes: list[int]
 ) -> PipelineSolution:
-    """Return the solution whose stages run on devices of the given classes.
+    """Return the solution of stages with `boundaries` whose devices are of the given `classes`.
 
-    In a fixed order the stages take the first devices that will do: any choice among devices of
-    one class is as good as another.
-
-    Parameters
-    ----------
-    boundaries : list of int
-        c_0 = 0 ... c_s = n of s stages.
-    classes : list of int, length s
-        From a path of the automaton :class:`StageOrder`.
+    The classes are a path of the automaton :class:`StageOrder`.  In a fixed order the stages take
+    the first devices that will do: any choice among devices of one class is as good as another.
     """
     order = device_classes(instance)
     devices: list[int] = []

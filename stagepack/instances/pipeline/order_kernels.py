@@ -15,28 +15,16 @@ Of all stages the dearest; for `LATENCY` their sum, of compute and transfers wit
 
 
 class Stage(NamedTuple):
-    """What the stages [a, b) of one device cost, in ticks.
+    """What the stages [a, b) of one device cost, in ticks."""
 
-    Attributes
-    ----------
-    work : ndarray of int64, shape (n + 1,)
-        Running sum of compute.
-    recv, send : ndarray of int64, shape (n + 1,)
-        Ticks to receive at a, to send at b.
-    reach : ndarray of int64, shape (n + 1,)
-        The furthest end of a stage that begins at each cut, non-decreasing.
-    allowed : ndarray of bool, shape (n + 1,)
-        Cuts where a stage may begin or end.
-    host : int64
-        Ticks added to every transfer.
-    """
-
-    work: Array
+    work: Array  # int64, shape (n + 1,): running sum of compute
+    # `recv`, `send`: int64, shape (n + 1,): ticks to receive at a, to send at b.
     recv: Array
     send: Array
+    # int64, shape (n + 1,): the furthest end of a stage that begins at each cut, non-decreasing.
     reach: Array
-    allowed: Array
-    host: int
+    allowed: Array  # bool, shape (n + 1,): cuts where a stage may begin or end
+    host: int  # ticks added to every transfer
 
 
 @compiled
@@ -45,16 +33,10 @@ def extend(
 ) -> None:
     """Set after[b] to the least of max(before[a], cost of [a, b)), or of the sum, over all a.
 
-    Walks back from b until compute alone costs more.  O(n**2) at most.
-
-    Parameters
-    ----------
-    counted : int64
-        `PLAIN`, `SUM`, `OVERLAP`, `TRANSFER` or `LATENCY`.
-    most_compute, most_transfer : int64
-        Limits on every stage.
-    before, after : ndarray of int64, shape (n + 1,)
-        The least so far that ends at each cut, without the stage and with it; `after` is written.
+    Walks back from b until compute alone costs more.  O(n**2) at most.  What is `counted` is
+    `PLAIN`, `SUM`, `OVERLAP`, `TRANSFER` or `LATENCY`; `most_compute` and `most_transfer` limit
+    every stage.  The least so far that ends at each cut is in `before`, int64 (n + 1,), without the
+    stage; with it, in `after`, which is written.
     """
     n = len(before) - 1
     after[0] = INFINITE

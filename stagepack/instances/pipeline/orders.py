@@ -45,21 +45,14 @@ COUNTED = {
 def best_order(
     profile: ModelProfile, build: Callable[[ModelProfile], PipelinePartition]
 ) -> PipelinePartition:
-    """Return the instance of the best order of a profile's layers.
+    """Return the instance of the best order of a profile's layers; `build` makes one of a profile.
 
     The least of all by :func:`least_value`, the given order where none is better, and for
-    `headroom`, of which that knows nothing.  Orders are
-    those that go deep first from the head and from the tail, that which keeps few bytes alive,
-    random ones, and then small changes of the best so far: always the same for one profile.
-    O(layers**2) for each.
-
-    Parameters
-    ----------
-    profile : ModelProfile
-        Its last layer, which nothing reads, remains the last where it does not name its `results`:
-        what returns to the host is the same in every order.
-    build : callable
-        Makes an instance of a profile.
+    `headroom`, of which that knows nothing.  Orders are those that go deep first from the head and
+    from the tail, that which keeps few bytes alive, random ones, and then small changes of the best
+    so far: always the same for one profile.  The last layer, which nothing reads, remains the last
+    where the profile does not name its `results`: what returns to the host is the same in every
+    order.  O(layers**2) for each.
     """
     best = build(profile)
     unknown = best.objective in (Objective.HEADROOM, Objective.MOVES)
@@ -180,17 +173,10 @@ class _Graph:
 def least_value(instance: PipelinePartition, enough: int = INFINITE) -> int:
     """Return the least objective of a chain, in ticks, with its devices in the order given.
 
-    Without reductions of tied weights.
-
-    A dynamic program over the last cut; with limits on compute and on transfers in turn, each
-    just below what was found, where both count.  `INFINITE` where nothing fits.
-
-    Parameters
-    ----------
-    instance : PipelinePartition
-        Without tables.
-    enough : int
-        What matters is only whether the objective is less than this.
+    Without reductions of tied weights, and of instances without tables.  A dynamic program over the
+    last cut; with limits on compute and on transfers in turn, each just below what was found, where
+    both count.  `INFINITE` where nothing fits; it only matters whether the value is less than
+    `enough`.
     """
     # A reduction hangs together with where a stage begins and with where it ends: it is left out.
     plain = instance.replace(tied=None, shared=instance.shared) if instance.reduces else instance

@@ -29,12 +29,7 @@ def held_by(
 ) -> list[int]:
     """Return the device of an instance that holds each layer, -1 for none.
 
-    Parameters
-    ----------
-    instance : PartitionData
-        Whose layers and devices they are.
-    previous, devices
-        As :meth:`.PipelinePartition.from_previous` takes them.
+    `previous` and `devices` are as :meth:`.PipelinePartition.from_previous` takes them.
     """
     now = {name: at for at, name in enumerate(names_of(instance.cluster))}
     held = _holders(instance, previous, devices)

@@ -145,7 +145,7 @@ PROBLEM = Problem(
             requires="require_layout",
         ),
         "megatron-recompute": Tool(
-            "megatron.recompute.recompute",
+            "megatron.layout.recompute",
             "--recompute-granularity and what goes with it, of Megatron-LM",
             LETTERS_ALONE,
         ),
@@ -165,7 +165,7 @@ PROBLEM = Problem(
             requires="require_names",
         ),
         "torch-recompute": Tool(
-            "torch.checkpoint.recompute",
+            "torch.modules.recompute",
             "layers wrapped in torch.utils.checkpoint, in Python",
         ),
         "accelerate": Tool(

@@ -20,7 +20,7 @@ import numpy as np
 
 from stagepack.contracts import Number
 from stagepack.errors import InputError
-from stagepack.instances.pipeline import at_once
+from stagepack.instances.pipeline import costs
 from stagepack.instances.pipeline.choices import least
 from stagepack.instances.pipeline.costs import LARGEST_TABLE, CostsInTicks
 from stagepack.instances.pipeline.data import PipelineSolution
@@ -42,42 +42,6 @@ class RangeCosts(CostsInTicks):
     Nothing of size n x n is built unless asked for (:meth:`compute_matrix`,
     :meth:`memory_matrix`, :meth:`fits_matrix`).  Layers with alternatives cost the least of each
     figure here: costs of stages are bounds then, see :mod:`stagepack.heuristics.pipeline.options`.
-
-    Attributes
-    ----------
-    scale : int or Fraction
-        Ticks per cycle.
-    rounding : int
-        By how many ticks rounding may change a value: 0 for exact ticks.
-    device_class : ndarray of int64, shape (k,)
-        Class of each device, numbered by first appearance.
-    capacity : list of int or None
-        Bytes of each class.
-    prefix : ndarray of int64, shape (classes, n + 1)
-        Running sum of the layers' ticks on a device of each class: the stage [a, b) computes for
-        prefix[:, b] - prefix[:, a] ticks.  Of no use with a compute table.
-    recv, send : ndarray of int64, shape (classes, n + 1)
-        Ticks to receive at the beginning, to send at the end of a stage; recv[:, 0] and
-        send[:, n] are 0, so that first and last stages need no special case.
-    host : int
-        Ticks of the exchange with the host, added to every transfer; to the sum for `latency`.
-    extra : list of ndarray of int64, shape (n + 1, n + 1)
-        Ticks that [a, b) transfers on top, by class, where transfers count by themselves and
-        gradients of tied weights are reduced; empty otherwise.
-    tabular : bool
-        Whether costs of ranges have tables, :meth:`compute_matrix` and :meth:`fits_matrix`; of use
-        without are `prefix` and :meth:`reach`.
-    within : tuple of (RangeCosts, int, int), optional
-        Of `moves`, the costs of what is limited, and the most compute and transfer in their ticks.
-    tokens : int
-        Tokens whose KV cache is in memory.
-    allowed : ndarray of bool, shape (n + 1,)
-        Cuts where a stage may begin or end.
-
-    Raises
-    ------
-    InputError
-        When the ticks of a solution could overflow.
     """
 
     def __init__(
@@ -87,6 +51,7 @@ class RangeCosts(CostsInTicks):
         self.n, self.k, self.tokens = instance.n, instance.k, instance.tokens
         self.allowed = instance.allowed_cuts
         classes = device_classes(instance, pause)
+        # The class of each device, shape (k,), numbered by first appearance.
         self.device_class = np.array(classes, dtype=np.int64)
         self.classes = max(classes) + 1
         if self.classes * (self.n + 1) > LARGEST_TABLE:
@@ -108,6 +73,7 @@ class RangeCosts(CostsInTicks):
         ]
         self._speeds = [exactly(device.speed) for device in devices]
         self._set_ticks(float(min(device.speed for device in devices)), pause)
+        # Of `moves`: costs of what is limited, the most compute and transfer in their ticks.
         self.within = self._limits(pause) if instance.objective is Objective.MOVES else None
 
     def _limits(self, pause: Callable[[], object]) -> tuple[RangeCosts, int, int] | None:
@@ -166,31 +132,13 @@ class RangeCosts(CostsInTicks):
         cycles = ticks if self.scale == 1 else Fraction(ticks) / self.scale
         return int(cycles) if cycles.denominator == 1 else float(cycles)
 
-    # ------------------------------------------------------------------ one stage
-
     def compute(self, first: int, end: int, device_class: int) -> int:
-        """Return the ticks of the layers [first, end) on a device of a class.
-
-        Parameters
-        ----------
-        first, end : int
-            Its layers [first, end).
-        device_class : int
-            An entry of :attr:`device_class`.
-        """
+        """Return the ticks of the layers [`first`, `end`) on a device of `device_class`."""
         work = self._work[device_class]
         return int(work[first, end] if work.ndim == 2 else work[end] - work[first])
 
     def transfer(self, first: int, end: int, device_class: int) -> int:
-        """Return the transfer ticks of a stage: receive, send and the host's share.
-
-        Parameters
-        ----------
-        first, end : int
-            Its layers [first, end).
-        device_class : int
-            An entry of :attr:`device_class`.
-        """
+        """Return the ticks that [`first`, `end`) transfers: receive, send and the host's share."""
         own = int(self.extra[device_class][first, end]) if self.extra else 0
         return int(self.recv[device_class, first] + self.send[device_class, end]) + self.host + own
 
@@ -237,8 +185,6 @@ class RangeCosts(CostsInTicks):
                 assert_never(unknown)
         return max(work)
 
-    # ------------------------------------------------------------------ limits and matrices
-
     def with_more_memory(self, extra: int) -> RangeCosts:
         """Return the same costs with `extra` bytes more on every device."""
         return self._with(capacity=[None if c is None else c + extra for c in self.capacity])
@@ -248,14 +194,9 @@ class RangeCosts(CostsInTicks):
         return self._with(tokens=tokens)
 
     def with_tables(self, work: list[Array], constant: int) -> RangeCosts:
-        """Return the same costs with other ticks of compute.
+        """Return the same costs with other ticks of compute, `work` of [a, b) by class.
 
-        Parameters
-        ----------
-        work : list of ndarray of int64, shape (n + 1, n + 1)
-            Ticks of [a, b), by class.
-        constant : int
-            Ticks that every solution pays on top, as `host`.
+        Each is of shape (n + 1, n + 1); every solution pays `constant` on top, as `host`.
         """
         return self._with(_work=work, host=constant, tabular=True)
 
@@ -271,18 +212,10 @@ class RangeCosts(CostsInTicks):
     ) -> Array:
         """Return, shape (n,), the furthest end of a stage that begins at each layer.
 
-        The stage [a, b) fits a device of the class and contains no fixed cut exactly for the ends b
-        in (a, reach[a]] (a, when no end will do).  Non-decreasing.  O(n + uses of shared keys).
-        Only for instances without tables.
-
-        Parameters
-        ----------
-        device_class : int
-            An entry of :attr:`device_class`.
-        stashes : int
-            Microbatches whose activations the stage holds.
-        pause : callable
-            Called now and then on the way; what it raises ends the pass.
+        The stage [a, b) fits a device of `device_class` and contains no fixed cut exactly for the
+        ends b in (a, reach[a]] (a, when no end will do); it holds activations of `stashes`
+        microbatches. Non-decreasing.  O(n + uses of shared keys).  Only for instances without
+        tables.  What `pause`, called now and then, raises ends the pass.
         """
         assert not self.tabular
         fit = self._roomy(device_class, stashes, pause)
@@ -303,12 +236,10 @@ class RangeCosts(CostsInTicks):
             added = self._exclusive
             if stashes:
                 added = added + stashes * self._chain.stash
-            if at_once.needs_kernels(self.instance.shared, self.n):
+            if costs.needs_kernels(self.instance.shared, self.n):
                 fit = self._slide(added, capacity, pause)
             else:
-                fit = np.minimum(
-                    at_once.furthest_fit(added, self._peak, capacity), self._next_fixed
-                )
+                fit = np.minimum(costs.furthest_fit(added, self._peak, capacity), self._next_fixed)
             if len(self._reach_cache) >= MOST_REACHES:
                 return fit  # as many stashes, as many rows
             self._reach_cache[key] = fit
@@ -329,21 +260,11 @@ class RangeCosts(CostsInTicks):
         return fit
 
     def furthest_end(self, first: int, limit: int, device_class: int, stashes: int) -> int:
-        """Return the furthest end of one stage, as `reach`.
+        """Return the furthest end of the stage that begins with layer `first`, as `reach`.
 
-        Looks no further than twice the stage, so that a few such questions need no pass over all
-        layers for every number of stashes.
-
-        Parameters
-        ----------
-        first : int
-            The layer with which it begins.
-        limit : int
-            No end beyond it.
-        device_class : int
-            An entry of :attr:`device_class`.
-        stashes : int
-            Microbatches whose activations the stage holds.
+        No end is beyond `limit`; `device_class` and `stashes` as there.  Looks no further than
+        twice the stage, so that a few such questions need no pass over all layers for every number
+        of stashes.
         """
         capacity = self.capacity[device_class]
         limit = min(limit, int(self._next_fixed[first]))
@@ -429,10 +350,8 @@ class RangeCosts(CostsInTicks):
             for rows in (self.recv, self.send)
         )
         both = np.maximum(recv, send)
-        dearest = at_once.smallest(both, needed).max()
-        together = at_once.smallest(
-            np.add(recv, send, out=both), needed
-        ).sum()  # new room costs more
+        dearest = costs.smallest(both, needed).max()
+        together = costs.smallest(np.add(recv, send, out=both), needed).sum()  # new room costs more
         return int(dearest), int(-(-together // self.k)), int(together)
 
     def memory_matrix(self, device_class: int, stashes: int) -> Array:
@@ -447,9 +366,9 @@ class RangeCosts(CostsInTicks):
         memory = lasting[None, :] - lasting[:, None]
         if table is not None:
             return np.asarray(memory + self._class_table(table, device_class))
-        memory += at_once.peaks(self._peak)
+        memory += costs.peaks(self._peak)
         if len(instance.shared.layer):
-            memory += at_once.held_once(instance.shared, n)
+            memory += costs.held_once(instance.shared, n)
         return np.asarray(memory)
 
     def fits_matrix(
@@ -457,10 +376,7 @@ class RangeCosts(CostsInTicks):
     ) -> Array:
         """Return, shape (n + 1, n + 1), whether [a, b) may be a stage on a device of a class.
 
-        Parameters
-        ----------
-        device_class, stashes, pause
-            As :meth:`reach` takes them.
+        `device_class`, `stashes` and `pause` are as :meth:`reach` takes them.
         """
         n, capacity = self.n, self.capacity[device_class]
         fits, ends = np.empty((n + 1, n + 1), dtype=bool), np.append(self._next_fixed, n)
@@ -468,7 +384,7 @@ class RangeCosts(CostsInTicks):
         if not given:
             ends[:n] = self._roomy(device_class, stashes, pause)
         cuts = np.arange(n + 1)
-        for rows in at_once.blocks(n, pause):
+        for rows in costs.blocks(n, pause):
             np.logical_and(cuts > cuts[rows, None], cuts <= ends[rows, None], out=fits[rows])
             fits[rows] &= self.allowed[rows, None] & self.allowed
         if given and capacity is not None:
@@ -493,12 +409,9 @@ class RangeCosts(CostsInTicks):
                 return np.asarray(work <= most)
 
     def with_limits(self, most: int, moved: int) -> RangeCosts:
-        """Return the same costs of `moves` with other limits on compute and transfer.
+        """Return the same costs of `moves` with other limits, see :attr:`within`.
 
-        Parameters
-        ----------
-        most, moved : int
-            Ticks of what is limited, see :attr:`within`.
+        They are `most` ticks of compute, `moved` of transfer.
         """
         assert self.within is not None
         return self._with(within=(self.within[0], most, moved))
@@ -506,14 +419,7 @@ class RangeCosts(CostsInTicks):
     def fits_from(self, first: int, device_class: int, stashes: int) -> Array:
         """Return row `first` of :meth:`fits_matrix`, which is kept for the next question.
 
-        Parameters
-        ----------
-        first : int
-            Where it begins.
-        device_class : int
-            An entry of :attr:`device_class`.
-        stashes : int
-            Microbatches whose activations the stage holds.
+        `device_class` and `stashes` are as :meth:`reach` takes them.
         """
         if (device_class, stashes) not in self._fits_cache:
             self._fits_cache = {(device_class, stashes): self.fits_matrix(device_class, stashes)}
@@ -532,13 +438,11 @@ class RangeCosts(CostsInTicks):
 
     @cached_property
     def _first_use(self) -> Array:
-        return at_once.first_uses(self.instance.shared, self.n)
+        return costs.first_uses(self.instance.shared, self.n)
 
     @cached_property
     def _next_fixed(self) -> Array:
-        return at_once.next_of(self.instance.fixed_cuts, self.n)
-
-    # ------------------------------------------------------------------ the order of devices
+        return costs.next_of(self.instance.fixed_cuts, self.n)
 
     @cached_property
     def order(self) -> StageOrder:

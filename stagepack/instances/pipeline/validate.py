@@ -10,8 +10,7 @@ import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.instances import arrays
-from stagepack.instances.pipeline.alternatives import PER
-from stagepack.instances.pipeline.data import PartitionData
+from stagepack.instances.pipeline.data import PER, PartitionData
 from stagepack.instances.pipeline.problem import LIMITABLE, TIED, Objective
 from stagepack.instances.words import LARGEST
 from stagepack.shown import some
@@ -22,13 +21,7 @@ MOST_ROUNDS = 2**10
 
 
 def require(given: PartitionData) -> None:
-    """Refuse an instance whose fields do not fit one another, or whose sums could overflow.
-
-    Raises
-    ------
-    InputError
-        Naming the field.
-    """
+    """Refuse an instance whose fields do not fit one another, or whose sums could overflow."""
     n, k = given.n, given.k
     if not 1 <= given.microbatches < 2**31:
         raise InputError(

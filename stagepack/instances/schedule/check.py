@@ -33,110 +33,63 @@ LISTED = 100
 
 @dataclass(frozen=True)
 class Ring:
-    """A tensor that one operation makes and another one uses, and the slots it takes.
+    """A tensor that one operation makes and another one uses, and the slots it takes."""
 
-    Attributes
-    ----------
-    producer, consumer : (int, str)
-        Stage and kind of the two operations.
-    depth : int
-        Slots of a ring buffer in which microbatch i has slot i modulo `depth`: the most
-        microbatches whose producer has started and whose consumer has not ended.
-    """
-
+    # `producer`, `consumer`: stage and kind of the two operations.
     producer: tuple[int, str]
     consumer: tuple[int, str]
+    # Slots of a ring buffer in which microbatch i has slot i modulo `depth`: the most microbatches
+    # whose producer has started and whose consumer has not ended.
     depth: int
 
 
 @dataclass(frozen=True)
 class DeviceMeasure:
-    """What one device does in a step.
+    """What one device does in a step."""
 
-    Attributes
-    ----------
-    busy : int
-        Cycles of its operations and its optimizer.
-    first, last : int
-        Its first start, and its last end without the optimizer.
-    span : int
-        From the first start to the last end, and the optimizer.
-    idle : int
-        Cycles of the span in which it waits.
-    bubble : float
-        Part of the span in which it waits.
-    step_bubble : float
-        Part of the makespan in which it does not work.
-    peak_memory : int
-        The most memory it holds, 0 where the instance gives none.
-    in_flight : int
-        The most microbatches (one for each stage that holds it) between the start of their F and
-        the end of their last operation.
-    """
-
-    busy: int
+    busy: int  # cycles of its operations and its optimizer
+    # `first`, `last`: its first start, and its last end without the optimizer.
     first: int
     last: int
-    span: int
-    idle: int
-    bubble: float
-    step_bubble: float
-    peak_memory: int
+    span: int  # from the first start to the last end, and the optimizer
+    idle: int  # cycles of the span in which it waits
+    bubble: float  # part of the span in which it waits
+    step_bubble: float  # part of the makespan in which it does not work
+    peak_memory: int  # the most memory it holds, 0 where the instance gives none
+    # The most microbatches (one for each stage that holds it) between the start of their F and the
+    # end of their last operation.
     in_flight: int
 
 
 @dataclass(frozen=True)
 class StageMeasure:
-    """What one stage holds.
+    """What one stage holds."""
 
-    Attributes
-    ----------
-    in_flight : int
-        The most microbatches between the start of their F and the end of their last operation.
-    """
-
+    # The most microbatches between the start of their F and the end of their last operation.
     in_flight: int
 
 
 @dataclass(frozen=True)
 class Measure:
-    """What a schedule amounts to.
+    """What a schedule amounts to."""
 
-    Attributes
-    ----------
-    makespan, span : int
-        The two objectives, whichever is minimised.
-    total : int
-        Cycles of all steps: one after the other, or, where devices run their optimizers at once,
-        every longest span.
-    bubble : float
-        Part of the longest span in which its device waits.
-    step_bubble : float
-        Part of all devices' time up to the makespan in which they do not work.
-    devices : tuple of DeviceMeasure
-        One for each device.
-    stages : tuple of StageMeasure
-        One for each stage.
-    rings : tuple of Ring
-        The stash of each stage (from F to its last operation, in training), then the tensors
-        that cross each edge, forward and backward.
-    """
-
+    # `makespan`, `span`: the two objectives, whichever is minimised.
     makespan: int
     span: int
+    # Cycles of all steps: one after the other, or, where devices run their optimizers at once,
+    # every longest span.
     total: int
-    bubble: float
-    step_bubble: float
-    devices: tuple[DeviceMeasure, ...]
-    stages: tuple[StageMeasure, ...]
+    bubble: float  # part of the longest span in which its device waits
+    step_bubble: float  # part of all devices' time up to the makespan in which they do not work
+    devices: tuple[DeviceMeasure, ...]  # one for each device
+    stages: tuple[StageMeasure, ...]  # one for each stage
+    # The stash of each stage (from F to its last operation, in training), then the tensors that
+    # cross each edge, forward and backward.
     rings: tuple[Ring, ...]
 
     def to_dict(self) -> JsonObject:
         """Return the figures as JSON data."""
         return asdict(self)
-
-
-# ---------------------------------------------------------------------- what it is worth
 
 
 def evaluate(instance: ScheduleData, solution: ScheduleSolution) -> int:
@@ -162,7 +115,6 @@ def _windows(instance: ScheduleData, solution: ScheduleSolution) -> tuple[Array,
 
 
 def _by_device(instance: ScheduleData) -> list[list[int]]:
-    """Return the stages of each device."""
     found: list[list[int]] = [[] for _ in range(instance.d)]
     for stage, device in enumerate(instance.devices.tolist()):
         found[device].append(stage)
@@ -258,9 +210,6 @@ def _ring(starts: Array, ends: Array) -> int:
     """Return the least r for which interval i + r never starts before i ends; both in order."""
     started = np.searchsorted(starts, ends, side="left")  # before the end of each
     return int((started - np.arange(len(starts))).max())
-
-
-# ---------------------------------------------------------------------- whether it is right
 
 
 def check(instance: ScheduleData, solution: ScheduleSolution) -> tuple[Violation, ...]:
@@ -435,7 +384,6 @@ def _overfull(rows: Rows, start: Array) -> list[int]:
 def _overlaps(
     instance: ScheduleData, starts: list[Array], device: int, here: list[int]
 ) -> list[Violation]:
-    """Return the operations of a device that overlap."""
     begins, ends, names = [], [], []
     for stage in here:
         for kind, duration in enumerate(_durations(instance, stage)):

@@ -68,8 +68,6 @@ class ScheduleData:
     kind = KIND
     tolerance = 0.0
 
-    # ------------------------------------------------------------------ derived figures
-
     @property
     def p(self) -> int:
         """Number of stages."""
@@ -173,7 +171,6 @@ class ScheduleData:
 
     @cached_property
     def _stages_of(self) -> tuple[tuple[int, ...], ...]:
-        """The stages of each device."""
         by = np.argsort(self.devices, kind="stable")
         ends = np.cumsum(np.bincount(self.devices, minlength=self.d))
         return tuple(tuple(part.tolist()) for part in np.split(by, ends[:-1]))

@@ -34,8 +34,6 @@ class PipelineSchedule(ScheduleData, Answered[ScheduleSolution, int]):
     solution_type = ScheduleSolution
     rules = Rules(shape, check, evaluate)
 
-    # ------------------------------------------------------------------ constructors
-
     @classmethod
     def from_arrays(
         cls,

@@ -223,7 +223,6 @@ def _limits(
 
 
 def _name(partition: PipelinePartition, first: int, end: int) -> str:
-    """Return the name of the layers [first, end)."""
     if end == first + 1:
         return partition.layer_name(first)
     return f"{partition.layer_name(first)} to {partition.layer_name(end - 1)}"

@@ -43,7 +43,7 @@ PROBLEM = Problem(
     export=Export(".csv", options=("communication", "waits", "backward")),
     tools={
         "torchtitan": Tool(
-            "torch.order.order",
+            "torch.schedule.order",
             "pipeline_parallel_schedule_csv of torchtitan",
             requires="require_dealt",
         )

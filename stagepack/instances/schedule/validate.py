@@ -9,6 +9,7 @@ from typing import SupportsIndex
 import numpy as np
 
 from stagepack.errors import InputError
+from stagepack.instances.joining import circle
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule.data import ScheduleData
 from stagepack.instances.words import LARGEST
@@ -116,17 +117,9 @@ def _require_order(built: ScheduleData) -> None:
     """Refuse a cycle of edges, which is spelt out."""
     if len(built.order) == built.p:
         return
-    left = np.ones(built.p, dtype=bool)  # each of these waits for another one of them
-    left[list(built.order)] = False
-    first, stages = built.producers.first, built.producers.stage
-    walk, seen = [int(left.argmax())], set[int]()
-    while walk[-1] not in seen:
-        seen.add(walk[-1])
-        before = stages[first[walk[-1]] : first[walk[-1] + 1]]
-        walk.append(int(before[left[before]][0]))
-    cycle = walk[walk.index(walk[-1]) :]
+    cycle = circle(built.edges)
     raise InputError(
-        "has the cycle " + " -> ".join(map(str, reversed(cycle))),
+        "has the cycle " + " -> ".join(map(str, [*cycle, cycle[0]])),
         field="edges",
         remedy="leave out one of these edges: data flows one way",
     )

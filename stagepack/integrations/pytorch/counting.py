@@ -328,9 +328,6 @@ def _inside(region: fx.GraphModule) -> int:
     return _scratch(region, calls(region), output.all_input_nodes)
 
 
-# ---------------------------------------------------------------------- equal layers
-
-
 def described(node: fx.Node, places: dict[fx.Node, int]) -> str:
     """Return an operator with its arguments: tensors by shape, and by place where it is known."""
 

@@ -215,7 +215,6 @@ def _held_back() -> Iterator[None]:
 
 
 def _handlers() -> set[logging.Handler]:
-    """Return the handlers of all loggers of PyTorch."""
     loggers = [logging.getLogger("torch")]
     for name, logger in logging.root.manager.loggerDict.items():
         if name.startswith("torch.") and isinstance(logger, logging.Logger):

@@ -128,7 +128,6 @@ def _device(layer: Layer) -> torch.device:
 
 
 def _measure(traced: Traced, layer: Layer, repeats: int) -> Figures:
-    """Return what a layer takes."""
     module = extracted(traced, [layer], layer.inputs, layer.outputs)
     own = [_drawn(node) for node in layer.inputs]
     kept = [buffer for buffer in module.buffers() if not is_fake(buffer)]

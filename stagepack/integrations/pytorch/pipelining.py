@@ -178,7 +178,6 @@ class Running:
         return lost + tie.sum()
 
     def _rows(self, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        """Return the inputs of every microbatch."""
         leaves = self._stages.flat(inputs, kwargs)
         places = (node for node in self._stages[0].graph.nodes if node.op == "placeholder")
         return list(zip(*map(self._cut, places, leaves), strict=True))
@@ -200,7 +199,6 @@ class Running:
         )
 
     def _aims(self, target: Any) -> list[Any]:
-        """Return the target of every microbatch."""
         leaves, built = pytree.tree_flatten(target)
         pieces = []
         for leaf in leaves:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from stagepack.instances.graph import GraphPartition, GraphSolution
-from stagepack.instances.graph.flows import Flow
 from stagepack.instances.profile import Array
 from stagepack.report import format as as_text
 from stagepack.report.extra import Figure
@@ -20,6 +19,7 @@ from stagepack.report.graph.numbers import (
     RECEIVED,
     SENT,
     WITHIN,
+    Flow,
     PartitionDrawing,
     amount,
     arc,
@@ -50,9 +50,6 @@ def partition_charts(
         "graph": Charts([_graph(drawn, page) for drawn in drawings]),
         "stages": Charts([_stages(drawn, drawings) for drawn in drawings]),
     }
-
-
-# ---------------------------------------------------------------------- the graph
 
 
 def _graph(drawn: PartitionDrawing, page: Layered) -> Figure:
@@ -117,7 +114,6 @@ def _nodes(drawn: PartitionDrawing, page: Layered, largest: float) -> Figure:
 
 
 def _about(drawn: PartitionDrawing, node: int) -> str:
-    """Return what is to say of a node."""
     instance, load = drawn.instance, drawn.loads[drawn.stage[node]]
     found = [
         f"{text(instance.node_name(node))}: stage {load.stage}, {instance.device_name(load.device)}"
@@ -134,9 +130,6 @@ def _about(drawn: PartitionDrawing, node: int) -> str:
     if instance.backward[node]:
         said.append("backward pass")
     return "<br>".join([*found, ", ".join(said)])
-
-
-# ---------------------------------------------------------------------- the stages
 
 
 def _stages(drawn: PartitionDrawing, drawings: Sequence[PartitionDrawing]) -> Figure:
@@ -216,7 +209,6 @@ def _exchange(flow: Flow, unit: str) -> str:
 
 
 def _device(drawn: PartitionDrawing, stage: int) -> str:
-    """Return what is to say of the device of a stage."""
     load = drawn.loads[stage]
     shared = f" and {load.replicas - 1} more" if load.replicas > 1 else ""
     return (

@@ -84,9 +84,6 @@ def _tall(page: Layered) -> float:
     return min(TALLEST, HIGHEST / page.height, max(0.8 * WIDTH / page.columns, 0.05))
 
 
-# ---------------------------------------------------------------------- the graph
-
-
 def _graph(ax: Axes, drawn: PartitionDrawing, page: Layered) -> None:
     """Draw the graph: boxes with names where there is room, else dots."""
     ax.set_xlim(-0.6, page.columns - 0.4)
@@ -182,9 +179,6 @@ def _fitting(names: Sequence[str], letters: int) -> str:
     """Return the first name that has room, or what is left of the last one."""
     whole = next((as_written(name) for name in names if len(name) <= letters), "")
     return whole or (as_written(f"…{names[-1][1 - letters :]}") if letters >= SHORT else "")
-
-
-# ---------------------------------------------------------------------- stages
 
 
 def _between(ax: Axes, drawn: PartitionDrawing) -> None:

@@ -55,9 +55,6 @@ def plan_charts(
     }
 
 
-# ---------------------------------------------------------------------- the map
-
-
 def _map(drawn: PlanDrawing, last: int) -> Figure:
     go = graph_objects()
     groups, scale = drawn.groups, last / drawn.width
@@ -157,9 +154,6 @@ def _arcs(drawn: PlanDrawing, scale: float) -> list[Figure]:
 def _short(place: float, scale: float) -> float:
     """Return a place on the map in as few digits as are seen: pages have thousands of them."""
     return round(place) if scale >= MANY else place
-
-
-# ---------------------------------------------------------------------- rows and memory
 
 
 def _rows(drawn: PlanDrawing) -> Figure:
@@ -269,9 +263,6 @@ def _line(height: float, colour: str) -> JsonObject:
     }  # fmt: skip
 
 
-# ---------------------------------------------------------------------- words and colours
-
-
 def _colour(group: Group) -> str:
     return ALONE if group.alone else BANDS[group.number % len(BANDS)]
 
@@ -295,7 +286,6 @@ def _told(drawn: PlanDrawing) -> JsonObject:
 
 
 def _about(drawn: PlanDrawing, group: Group) -> tuple[int | str, ...]:
-    """Return what is to say of a group."""
     own = [name for name in map(drawn.name, range(group.left, group.right)) if name]
     names = text(own[0]) if len(own) == 1 else f"{text(own[0])} to {text(own[-1])}"
     slices = f", {as_text.plural(group.rounds, 'slice')} a core" if group.rounds > 1 else ""
@@ -313,7 +303,6 @@ def _named(drawn: PlanDrawing, at: int) -> str:
 
 
 def _column(drawn: PlanDrawing, at: int) -> tuple[int | str, ...]:
-    """Return what is to say of a column."""
     column = drawn.columns[at]
     work = column.compute, column.load, column.store
     return column.group, _named(drawn, at), *work, text(column.moves, LONGEST_MOVES)

@@ -223,9 +223,6 @@ def row_limit(cycles: Sequence[int]) -> float:
     return 1.06 * max(1, longest[0] if longest[0] <= DWARFING * usual else 1.3 * usual)
 
 
-# ---------------------------------------------------------------------- columns
-
-
 def _span(table: Timetable) -> tuple[int, int]:
     """Return the first position that has a column, and how many have one."""
     if table.period:
@@ -284,9 +281,6 @@ def _column(table: Timetable, number: int, position: int) -> Column:
     )
 
 
-# ---------------------------------------------------------------------- memory
-
-
 def _boxes(
     table: Timetable, number: int, offsets: Sequence[int], left: int, first: int
 ) -> Iterator[Box]:
@@ -314,9 +308,6 @@ def _pieces(copy: Copy, period: int) -> list[tuple[int, int]]:
     if not period or end <= period:
         return [(copy.start, end)]
     return [(copy.start, period), (0, end - period)]
-
-
-# ---------------------------------------------------------------------- tensors
 
 
 def _arcs(instance: LayerGrouping, groups: Sequence[Group]) -> Iterator[Arc]:

@@ -108,9 +108,6 @@ def group_rows(
     return titled(Drawn(rows, words), title if title is not None else instance.name, file)
 
 
-# ---------------------------------------------------------------------- the map
-
-
 def _map(ax: Axes, drawn: PlanDrawing) -> None:
     """Draw engines and groups over time, and how these lie on the operators; tensors below."""
     from matplotlib.ticker import EngFormatter
@@ -169,9 +166,6 @@ def _arcs(ax: Axes, drawn: PlanDrawing) -> None:
             if arc.crossing == crossing
         ]
         ax.add_collection(LineCollection(lines, colors=colour, linewidths=0.8), autolim=False)
-
-
-# ---------------------------------------------------------------------- rows and memory
 
 
 def _detail(rows: Axes, memory: Axes, drawn: PlanDrawing, span: Span) -> None:
@@ -291,9 +285,6 @@ def _names(ax: Axes, drawn: PlanDrawing, shown: Sequence[Group], span: Span) -> 
             kept.append(((group.left + group.right) / 2, str(group.number)))
     ax.set_xticks([at for at, _ in kept], [name for _, name in kept])
     ax.set_xlabel(f"Groups, each as wide as it has rows{CIRCLE}")
-
-
-# ---------------------------------------------------------------------- shapes
 
 
 def _box(left: float, right: float, low: float, high: float) -> Corners:

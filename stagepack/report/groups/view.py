@@ -193,7 +193,6 @@ class GroupingView(View[LayerGrouping, GroupingSolution]):
 
 
 def _words(fields: list[str]) -> str:
-    """Return fields of a chip as words."""
     return ", ".join(field.replace("_", " ") for field in fields)
 
 
@@ -204,7 +203,6 @@ def _highest(table: Timetable, offsets: tuple[int, ...]) -> int:
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
-    """Return the line of a group."""
     number = as_text.number
     inside = [row[key] for key in ("compute", "transfers", "lane_bytes")]
     return [

@@ -39,17 +39,8 @@ def memory_maps(
 ) -> Charts:
     """Return a figure for every solution, on equal axes, and what is painted below them.
 
-    Parameters
-    ----------
-    solutions : sequence of PackingSolution
-        Of the instance.
-    scale : {"auto", "time", "sections"}
-        The axis of time, as for :func:`.plot`.
-
-    Returns
-    -------
-    Charts
-        The rectangles are plain data: arrays in base64, what to write about each buffer.
+    `scale` is the axis of time, as for :func:`.plot`.  Rectangles are plain data: arrays in base64,
+    what to write about each buffer.
     """
     maps = [memory_map_of(instance, solution, scale) for solution in solutions]
     top = max(drawn.top for drawn in maps)
@@ -137,16 +128,12 @@ def _beside(instance: LmemPacking, drawn: MemoryMap, factor: int) -> list[JsonOb
     ]  # fmt: skip
 
 
-# ---------------------------------------------------------------------- what is painted
-
-
 def _rectangles(
     instance: LmemPacking,
     solutions: Sequence[PackingSolution],
     maps: Sequence[MemoryMap],
     factor: int,
 ) -> JsonObject:
-    """Return what the page draws as rectangles, of all solutions."""
     first = maps[0]
     buffers, place = np.unique(first.shown.buffer, return_inverse=True)
     whole = (first.shown.low == 0) & (first.shown.high == instance.size[first.shown.buffer])

@@ -38,21 +38,14 @@ LOAD, LOAD_EDGE = "#b9c7d8", "#5b7390"
 
 @dataclass(frozen=True, eq=False)
 class Rectangles:
-    """What buffers hold, whatever their offsets.
+    """What buffers hold, whatever their offsets."""
 
-    Attributes
-    ----------
-    buffer : ndarray of int64, shape (r,)
-        Whose they are.
-    start, end : ndarray of int64, shape (r,)
-        Times, within one period; numbers of cliques where a graph replaces time.
-    low, high : ndarray of int64, shape (r,)
-        Bytes above the offset.
-    """
-
-    buffer: Array
+    buffer: Array  # int64, shape (r,): whose they are
+    # `start`, `end`: int64, shape (r,): times, within one period; numbers of cliques where a graph
+    # replaces time.
     start: Array
     end: Array
+    # `low`, `high`: int64, shape (r,): bytes above the offset.
     low: Array
     high: Array
 
@@ -141,25 +134,11 @@ def _cliques(instance: LmemPacking) -> Rectangles:
     return Rectangles(buffer, first[begins], end[ends], zero, instance.size[buffer])
 
 
-# ---------------------------------------------------------------------- bytes in use over time
-
-
 def load(instance: LmemPacking, given: Rectangles, offsets: Array | None) -> tuple[Array, Array]:
     """Return bytes in use as steps: from times[i] on, load[i] bytes, until times[i + 1].
 
-    Bytes that buffers share at equal offsets count once.
-
-    Parameters
-    ----------
-    given : Rectangles
-        Of :func:`rectangles`.
-    offsets : ndarray of int64, shape (n,), or None
-        Without them pairs in place, which share only at equal offsets, and exempt ones count
-        twice.
-
-    Returns
-    -------
-    times, load : ndarray of int64, shape (steps,)
+    Bytes that buffers share at equal `offsets` count once.  Without offsets pairs in place, which
+    share only at equal ones, and exempt ones count twice.
     """
     groups = [list(group) for group in instance.colocated]
     groups += [[view.buffer, view.host] for view in instance.views]
@@ -224,9 +203,6 @@ def wasted(instance: LmemPacking, solution: PackingSolution) -> int:
     return least
 
 
-# ---------------------------------------------------------------------- where all that is drawn
-
-
 def moments(given: Rectangles) -> Array:
     """Return one moment of each section: of each maximal set of rectangles alive together."""
     starts = distinct(given.start)
@@ -247,52 +223,31 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MemoryMap:
-    """Everything on the map of one solution.
+    """Everything on the map of one solution."""
 
-    Attributes
-    ----------
-    shown : Rectangles
-        What is drawn, the largest of them where there are too many; offsets not added.
-    left, right : ndarray of float64, shape (r,)
-        Where they lie on the axis of time.
-    low, high : ndarray of int64, shape (r,)
-        And on the axis of addresses.
-    hidden : int
-        Rectangles left out.
-    span : (float, float)
-        Ends of the axis of time.
-    places, load : ndarray
-        The load as steps over that axis.
-    axis : str
-        Title of the axis of time.
-    bases : tuple of (int, str, int or None)
-        Where each memory begins on the axis of addresses, its name and capacity; they stand one
-        above the other.
-    top : int
-        End of the axis of addresses.
-    peak : int
-        The highest address in use.
-    bound : int or None
-        The largest load, if no buffers may share bytes: no peak is below it.
-    fixed, clashing : ndarray of bool, shape (n,)
-        Buffers that are fixed, and those that share a bank with one they should not.
-    """
-
+    # What is drawn, the largest of them where there are too many; offsets not added.
     shown: Rectangles
+    # `left`, `right`: float64, shape (r,): where they lie on the axis of time.
     left: Array
     right: Array
+    # `low`, `high`: int64, shape (r,): and on the axis of addresses.
     low: Array
     high: Array
-    hidden: int
-    span: tuple[float, float]
+    hidden: int  # rectangles left out
+    span: tuple[float, float]  # ends of the axis of time
+    # `places`, `load`: ndarray: the load as steps over that axis.
     places: Array
     load: Array
-    axis: str
+    axis: str  # title of the axis of time
     scale: str
+    # Where each memory begins on the axis of addresses, its name and capacity; they stand one above
+    # the other.
     bases: tuple[tuple[int, str, int | None], ...]
-    top: int
-    peak: int
-    bound: int | None
+    top: int  # end of the axis of addresses
+    peak: int  # the highest address in use
+    bound: int | None  # the largest load, if no buffers may share bytes: no peak is below it
+    # `fixed`, `clashing`: bool, shape (n,): buffers that are fixed, and those that share a bank
+    # with one they should not.
     fixed: Array
     clashing: Array
 
@@ -354,17 +309,8 @@ def memory_map_of(
 ) -> MemoryMap:
     """Return what is on the map of one solution.
 
-    Parameters
-    ----------
-    solution : PackingSolution or Result
-        Of the instance.
-    scale : {"auto", "time", "sections"}
-        Real time, time in which every section is equally wide, or what is more legible.
-
-    Raises
-    ------
-    InputError
-        For another scale, or a result without a solution.
+    Of the `scale` of time, "time" is real, every section is equally wide in "sections", and "auto"
+    is what is more legible.
     """
     found = instance.solution_in(solution)
     if scale not in SCALES:
@@ -473,17 +419,7 @@ def clashes(instance: LmemPacking, solution: PackingSolution) -> Array:
 def thinned(places: Array, values: Array, most: int) -> tuple[Array, Array]:
     """Return steps of about `most` points: of many, the least and greatest of each run.
 
-    Parameters
-    ----------
-    places, values : ndarray, shape (steps,)
-        From places[i] on, values[i].
-    most : int
-        Points that are kept.
-
-    Returns
-    -------
-    places, values : ndarray
-        As they are, where they are no more than `most`.
+    From `places` [i] on, `values` [i]; as they are, where they are no more.
     """
     if len(places) <= most:
         return places, values

@@ -60,7 +60,6 @@ def draw(instance: LmemPacking, solution: Any, ax: Axes = None, *, scale: str = 
 
 
 def _rectangles(ax: Axes, instance: LmemPacking, drawn: MemoryMap, factor: int) -> None:
-    """Draw the buffers."""
     from matplotlib.collections import PolyCollection
 
     low, high = drawn.low / factor, drawn.high / factor

@@ -382,7 +382,6 @@ def _level(memory: Mapping[str, Any], levels: Sequence[Mapping[str, Any]]) -> st
 
 
 def _banks(banks: Mapping[str, int | None]) -> str:
-    """Return banks in words."""
     weight = "" if banks["weight"] is None else f", weight {as_text.number(banks['weight'])}"
     return (
         f"{as_text.number(banks['count'])} of {as_text.quantity(banks['bytes'])}, "

@@ -70,7 +70,6 @@ def _marker(drawn: PhaseBars) -> JsonObject:
 
 
 def _phases(drawn: PhaseBars) -> Figure:
-    """Return the row of the phases."""
     bands = drawn.bands
     return graph_objects().Bar(
         y=[0] * len(bands), x=[band.width for band in bands], base=[band.start for band in bands],

@@ -219,7 +219,6 @@ def _sheet(instance: PhaseSchedule, found: Plan) -> Sheet:
 
 
 def _plan(plan: Plan) -> list[str | Head | Sheet]:
-    """Return the head of a plan, and the table of its phases."""
     number = as_text.number
     head = (
         f"{as_text.plural(len(plan.phases), 'phase')} of "

@@ -43,12 +43,7 @@ Spans = tuple[Sequence[Number], Sequence[Number]]
 def stage_map(instance: PipelinePartition, solutions: object) -> Figure:
     """Return the map of the stages, one row a solution, with a switch between two scales.
 
-    The keys of a mapping of `solutions` are the labels of the rows.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A single trace, however many stages.
+    A single trace, however many stages.  Keys of a mapping of `solutions` are labels of rows.
     """
     rows = map_rows(instance, named(solutions))
     scale, place = map_scale(instance, "cycles")

@@ -18,8 +18,6 @@ from stagepack.result import Result
 SCALES = ("cycles", "layers")
 TIMES = {"compute": "#4477aa", "receive": "#66ccee", "send": "#ccbb44", "host": "#bbbbbb"}
 
-# ---------------------------------------------------------------------- the map of the stages
-
 
 @dataclass(frozen=True)
 class Segment:
@@ -51,11 +49,6 @@ def map_scale(instance: PipelinePartition, scale: str) -> tuple[str, Array]:
 
     Cycles where the instance has any by layer (``"cycles"``), else the layers' numbers
     (``"layers"``), as where layers take alternatives, whose cycles differ by row.
-
-    Raises
-    ------
-    InputError
-        For another `scale`.
     """
     if scale not in SCALES:
         raise InputError(
@@ -98,9 +91,6 @@ def map_rows(
         )
         rows.append(MapRow(label, abs(figures.objective), segments))  # tokens count below 0
     return rows
-
-
-# ---------------------------------------------------------------------- the load of the devices
 
 
 @dataclass(frozen=True)

@@ -162,7 +162,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"objective": "fit", "memories": [("m", None)]}, "memories", "no capacity"),
     ({"memories": [("m", 1, 1, [(3, 2)])]}, "memories[0].reserved[0]", "empty"),
     ({"memories": [("m", 1, 1, (), 0)]}, "memories[0].alignment", "positive"),
-    ({"memories": [("m",)]}, "memories[0]", "no Memory"),
+    ({"memories": [("m",)]}, "memories[0]", "1 entries"),
     ({"memories": [("m", 1)], "homes": {0: ["n"]}}, "homes[0]", "no memory"),
     ({"memories": [("m", 1)], "homes": {0: []}}, "homes", "no memory"),
     ({"homes": [[True]]}, "homes", "shape"),

@@ -131,7 +131,7 @@ def test_replace_takes_fields_of_the_chip() -> None:
     changed = instance.replace(memory=77, policies=["keep"])
     assert (changed.chip.memory, changed.policies) == (77, (Policy.KEEP,))
     assert changed.replace(memory=100, policies=list(Policy)).digest == instance.digest
-    with pytest.raises(InputError, match="is no field of a phase schedule"):
+    with pytest.raises(InputError, match="is no field of a PhaseSchedule"):
         instance.replace(colour=1)
 
 

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 
 from stagepack.errors import InputError
 from stagepack.instances.pipeline import Objective, PipelinePartition, kernels
-from stagepack.instances.pipeline.at_once import furthest_fit, smallest
 from stagepack.instances.pipeline.check import (
     host_cycles,
     recv_cycles,
@@ -18,6 +17,7 @@ from stagepack.instances.pipeline.check import (
     stage_compute,
     stage_memory,
 )
+from stagepack.instances.pipeline.costs import furthest_fit, smallest
 from stagepack.instances.pipeline.order import UNREACHABLE
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array

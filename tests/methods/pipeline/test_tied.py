@@ -10,7 +10,7 @@ import pytest
 
 import stagepack as sp
 from stagepack.errors import InputError
-from stagepack.instances.pipeline import at_once
+from stagepack.instances.pipeline import costs
 from stagepack.instances.pipeline.check import reduction_cycles
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.methods.pipeline import METHODS
@@ -202,7 +202,7 @@ def test_tables_ask_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = {one: two_users(objective=one, devices=3) for one in OBJECTIVES}
     asked = {}
     for cells in (10**6, 1):
-        monkeypatch.setattr(at_once, "CELLS", cells)
+        monkeypatch.setattr(costs, "CELLS", cells)
         for objective, instance in whole.items():
             pause = Mock()
             RangeCosts(instance, pause).fits_matrix(0, 0, pause)

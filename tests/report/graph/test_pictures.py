@@ -12,12 +12,12 @@ import pytest
 
 from stagepack.catalog import load
 from stagepack.instances.graph import GraphPartition, GraphSolution, Objective
-from stagepack.instances.graph.flows import flows
 from stagepack.plots import plot
 from stagepack.report.graph import VIEW, picture
 from stagepack.report.graph import numbers as data
 from stagepack.report.graph.figure import partition_charts
 from stagepack.report.graph.layers import SLIM, Layered, layered
+from stagepack.report.graph.numbers import flows
 from stagepack.solve import solve
 from tests.random_graphs import OBJECTIVES, random_instance
 

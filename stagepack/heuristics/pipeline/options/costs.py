@@ -24,8 +24,8 @@ from stagepack.heuristics.effort import SHORT, spend
 from stagepack.heuristics.pipeline.options import label_kernels as kernels
 from stagepack.heuristics.pipeline.tuning import OptionTuning
 from stagepack.instances.pipeline import Objective, PipelineSolution
-from stagepack.instances.pipeline.at_once import held_once, next_of
 from stagepack.instances.pipeline.choices import cycles_of_options, options
+from stagepack.instances.pipeline.costs import held_once, next_of
 from stagepack.instances.pipeline.order import assign_devices
 from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array

@@ -172,8 +172,6 @@ class _Machine:
         for name, boxes in self.stored.items():
             self._covered(name, boxes)
 
-    # ------------------------------------------------------------------ time
-
     def _costs(self, ops: list[JsonObject], group: int) -> dict[tuple[str, ...], int]:
         """Return the cycles of every kind of instruction: of the largest of them."""
         self.where = f"group {group}"
@@ -208,8 +206,6 @@ class _Machine:
 
     def _tensor(self, op: JsonObject) -> Tensor:
         return self.instance.tensors[self.index[op["tensor"]]]
-
-    # ------------------------------------------------------------------ a row
 
     def _row(self, ops: list[JsonObject]) -> None:
         """Execute what runs side by side: first all reads, then all writes."""
@@ -270,8 +266,6 @@ class _Machine:
                 text = f"{what} needs [{first}, {end}) along {letter} of {name}"
                 self.error("halo", f"{text}, there are [{begin}, {stop})")
         return True
-
-    # ------------------------------------------------------------------ instructions
 
     def _loaded(self, op: JsonObject) -> Block:
         """Return what a load or a reload writes."""
@@ -339,8 +333,6 @@ class _Machine:
             self.error("cycles", f"{operator.name} takes {took:,}, not {op['cycles']:,}")
         self.cycles += took
         self.stored[operator.name].append(tuple((0, size) for size in operator.full))
-
-    # ------------------------------------------------------------------ ranges
 
     def _inside(self, name: str, box: Box) -> None:
         """See that ranges are within a tensor, and not empty."""

@@ -103,8 +103,6 @@ class Replay:
         readers = self.instance.tensors[at].readers
         return at in self.instance.kept or not readers or not self._own.keys() >= {*readers}
 
-    # ------------------------------------------------------------------ ranges
-
     @cached_property
     def ranges(self) -> list[dict[int, list[Part]]]:
         """Of each axis: the ranges of every tensor that slices hold, last operator to first."""
@@ -147,8 +145,6 @@ class Replay:
     def readers(self, tensor: int) -> list[int]:
         """Return the positions at which a tensor is read, rising."""
         return self._read[tensor]
-
-    # ------------------------------------------------------------------ transfers
 
     @property
     def moved(self) -> int:
@@ -195,8 +191,6 @@ class Replay:
         )
         cycles = self.instance.chip.store_cycles(values * known.dtype_bytes)
         return Transfer(known.name, at, False, writer, writer + 1, cycles, 0, once=False)
-
-    # ------------------------------------------------------------------ time
 
     @property
     def slices(self) -> int:
@@ -251,8 +245,6 @@ class Replay:
             found.append((store, chip.store_cycles(nbytes), False))
             found.append((load, chip.load_cycles(nbytes), False))
         return found
-
-    # ------------------------------------------------------------------ memory
 
     @cached_property
     def lives(self) -> list[Life]:

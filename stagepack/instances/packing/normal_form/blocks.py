@@ -30,74 +30,54 @@ _cut_short: weakref.WeakSet[LmemPacking] = weakref.WeakSet()
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Blocks:
-    """A packing instance in normal form; made by :meth:`of`.
+    """A packing instance in normal form; made by :meth:`of`."""
 
-    Attributes
-    ----------
-    block, shift : ndarray of int64, shape (n,)
-        Block of each buffer, and how far it lies above the block's offset.
-    size, alignment : ndarray of int64, shape (b,)
-        Bytes of each block and what its offset is a multiple of.
-    duration : ndarray of int64, shape (b,)
-        How long each block is alive, in the instance's own time (sections, for a graph).
-    piece_ptr : ndarray of int64, shape (b + 1,)
-        Block i has the pieces piece_ptr[i] .. piece_ptr[i + 1] - 1, ascending in time.
-    first, end, low, high : ndarray of int64, shape (pieces,)
-        In the sections [first, end) the block occupies the bytes [offset + low, offset + high).
-    time : ndarray of int64, shape (sections,)
-        A time in each section, rising (an index, where a conflict graph replaces time).
-    moment : ndarray of int64, shape (sections,)
-        The same in the instance's own time, which may begin anew: see :mod:`.lanes`.
-    timed : int
-        The sections from there on are no moments, but sets of buffers that are kept apart.
-    load : ndarray of int64, shape (sections,)
-        Bytes that each section needs at least: of blocks that may share, only the largest count.
-    fixed : ndarray of int64, shape (b,)
-        Given offsets; -1: free.
-    range_ptr : ndarray of int64, shape (b + 1,)
-        Where the ranges of each block begin.
-    range_low, range_high : ndarray of int64, shape (ranges,)
-        Address ranges [low, high), ascending, in one of which the block must lie wholly; a block
-        without any may lie anywhere from 0 up.
-    may_share : ndarray of int64, shape (pairs, 2)
-        Blocks that may overlap at equal offsets.
-    walls : int
-        No block lies across a multiple of this, a multiple of all alignments, and that is all that
-        its ranges say; else 0.
-    segment : int
-        No block lies across a multiple of this; 0: ranges say where they may lie.  See `open`.
-    unit : int
-        Some best allocation has all offsets multiples of this.
-    linear : bool
-        Sections follow one another in time: lifetimes that are not circular, given or found, with
-        neither exemptions nor separations.
-    looks : int
-        Questions whether to go on while it was made, most of them after as much work.
-    """
-
+    # `block`, `shift`: int64, shape (n,): block of each buffer, and how far it lies above the
+    # block's offset.
     block: Array
     shift: Array
+    # `size`, `alignment`: int64, shape (b,): bytes of each block and what its offset is a multiple
+    # of.
     size: Array
     alignment: Array
+    # int64, shape (b,): how long each block is alive, in the instance's own time (sections, for a
+    # graph).
     duration: Array
+    # int64, shape (b + 1,): block i has the pieces piece_ptr[i] .. piece_ptr[i + 1] - 1, ascending
+    # in time.
     piece_ptr: Array
+    # `first`, `end`, `low`, `high`: int64, shape (pieces,): in the sections [first, end) the block
+    # occupies the bytes [offset + low, offset + high).
     first: Array
     end: Array
     low: Array
     high: Array
+    # int64, shape (sections,): a time in each section, rising (an index, where a conflict graph
+    # replaces time).
     time: Array
+    # int64, shape (sections,): the same in the instance's own time, which may begin anew: see
+    # :mod:`.lanes`.
     moment: Array
-    timed: int
+    timed: int  # the sections from there on are no moments, but sets of buffers that are kept apart
+    # int64, shape (sections,): bytes that each section needs at least: of blocks that may share,
+    # only the largest count.
     load: Array
-    fixed: Array
-    range_ptr: Array
+    fixed: Array  # int64, shape (b,): given offsets; -1: free
+    range_ptr: Array  # int64, shape (b + 1,): where the ranges of each block begin
+    # `range_low`, `range_high`: int64, shape (ranges,): address ranges [low, high), ascending, in
+    # one of which the block must lie wholly; a block without any may lie anywhere from 0 up.
     range_low: Array
     range_high: Array
-    may_share: Array
-    unit: int
+    may_share: Array  # int64, shape (pairs, 2): blocks that may overlap at equal offsets
+    unit: int  # some best allocation has all offsets multiples of this
+    # Sections follow one another in time: lifetimes that are not circular, given or found, with
+    # neither exemptions nor separations.
     linear: bool
-    looks: int = 0
+    looks: int = 0  # questions whether to go on while it was made, most of them after as much work
+    # No block lies across a multiple of this, a multiple of all alignments, and that is all that
+    # its ranges say; else 0.
     walls: int = 0
+    # No block lies across a multiple of this; 0: ranges say where they may lie.  See `open`.
     segment: int = 0
 
     @classmethod
@@ -273,9 +253,6 @@ class Blocks:
         """Return the blocks that share a section with each block: see :func:`.meetings`."""
         owner = np.repeat(np.arange(self.b), np.diff(self.piece_ptr))
         return meetings(owner, self.first, self.end, self.b, pause)
-
-
-# ---------------------------------------------------------------------- buffers to blocks
 
 
 def _sharing(instance: LmemPacking, block: Array, shift: Array) -> Array:

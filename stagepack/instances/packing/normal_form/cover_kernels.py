@@ -22,24 +22,16 @@ candidates for the one at hand; places left for members that cover no new edge."
 
 
 class RankedRows(NamedTuple):
-    """Neighbours of each node.
+    """Neighbours of each node."""
 
-    Attributes
-    ----------
-    ptr : ndarray of int64, shape (n + 1,)
-        Where rows begin.
-    other, edge : ndarray of int32, shape (2 m,)
-        Neighbours, increasing in every row, and which edge leads to each.
-    back : ndarray of int32, shape (2 m,)
-        Where the same edge stands in the other row.
-    ranked : ndarray of int32, shape (2 m,)
-        Positions in `other`, by row: the heavier neighbour first, then the lower.
-    """
-
-    ptr: Array
+    ptr: Array  # int64, shape (n + 1,): where rows begin
+    # `other`, `edge`: int32, shape (2 m,): neighbours, increasing in every row, and which edge
+    # leads to each.
     other: Array
     edge: Array
-    back: Array
+    back: Array  # int32, shape (2 m,): where the same edge stands in the other row
+    # int32, shape (2 m,): positions in `other`, by row: the heavier neighbour first, then the
+    # lower.
     ranked: Array
 
 
@@ -48,29 +40,21 @@ class Cover(NamedTuple):
 
     Calls may end after any member: the clique at hand, its candidates and what they would cover
     are all here, and nothing is set up by a first call.
-
-    Attributes
-    ----------
-    covered : ndarray of bool, shape (m,)
-        Which edges are in a clique.
-    candidate, gain : ndarray of int64, shape (n,)
-        What may join the clique at hand, and how many new edges each would cover.  Candidates are
-        different nodes.
-    node, clique : ndarray of int32, shape (n + 2 m,)
-        Members, clique by clique; a node alone is one.  Of n + 2 m places each node without edges
-        takes one, and each edge that is covered for the first time gives two: enough for the two
-        that a clique begins with, and for each that joins and covers a new edge.  Others join
-        while places are left over (`SPARE`: at first one for each node with edges).
-    state : ndarray of int64, shape (7,)
-        Counters, by the names above.
     """
 
-    covered: Array
+    covered: Array  # bool, shape (m,): which edges are in a clique
+    # `candidate`, `gain`: int64, shape (n,): what may join the clique at hand, and how many new
+    # edges each would cover.  Candidates are different nodes.
     candidate: Array
     gain: Array
+    # `node`, `clique`: int32, shape (n + 2 m,): members, clique by clique; a node alone is one.  Of
+    # n + 2 m places each node without edges takes one, and each edge that is covered for the first
+    # time gives two: enough for the two that a clique begins with, and for each that joins and
+    # covers a new edge.  Others join while places are left over (`SPARE`: at first one for each
+    # node with edges).
     node: Array
     clique: Array
-    state: Array
+    state: Array  # int64, shape (7,): counters, by the names above
 
 
 @compiled

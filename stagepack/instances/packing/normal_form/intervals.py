@@ -46,16 +46,9 @@ def explained(
 ) -> Spans | None:
     """Return the :func:`lifetimes` of an instance, by those `pairs` of its conflicts that count.
 
-    They are remembered, and so is that there are none.
-
-    Parameters
-    ----------
-    pairs : ndarray of int64, shape (m, 2)
-        Always the same ones of an instance.
-    keep_going : callable
-        As for :func:`lifetimes`.
-    rows : Rows, optional
-        The :func:`neighbours` by these pairs, where they are known.
+    They are remembered, and so is that there are none; the pairs, shape (m, 2), are always the
+    same. `rows` are the :func:`neighbours` by them, where known; `keep_going` as for
+    :func:`lifetimes`.
     """
     if instance in _known:
         return _known[instance]

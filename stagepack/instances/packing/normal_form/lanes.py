@@ -13,14 +13,12 @@ pairs kept apart.  Source: ours.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from stagepack.errors import InputError
 from stagepack.instances.arrays import distinct
 from stagepack.instances.packing.instance import LmemPacking
-from stagepack.instances.packing.normal_form.meetings import Looks
+from stagepack.instances.packing.normal_form.meetings import Looks, Turns
 from stagepack.instances.profile import Array
 
 MOST_TOGETHER = 2_000
@@ -30,42 +28,11 @@ MOST_EXEMPT = 2_000
 """Buffers with exemptions at most, of which each may be a class of its own: 3 s of looking."""
 
 
-@dataclass(frozen=True, eq=False)
-class Turns:
-    """What is alive when, in times that are numbered through.
-
-    Attributes
-    ----------
-    rows : ndarray of int64, shape (pieces, 5)
-        Buffer, [start, stop) in time, [low, high) in bytes above its offset.
-    moments : ndarray of int64, shape (span,)
-        The moments of a lane: time t is ``moments[t % span]``; empty where times are as given.
-    end : int
-        What is alive from then on is kept apart, at no moment.
-    """
-
-    rows: Array
-    moments: Array
-    end: int = 2**62
-
-    def moment(self, time: Array) -> Array:
-        """Return the moments of times before the `end`."""
-        return self.moments[time % len(self.moments)] if len(self.moments) else time
-
-
 def turns(instance: LmemPacking, block: Array, rows: Array, looks: Looks) -> Turns:
-    """Return lifetimes, `rows` as those of :class:`Turns`, in turns; `block` is of each buffer.
+    """Return lifetimes, `rows` as those of :class:`Turns`, in turns.
 
-    Parameters
-    ----------
-    instance : LmemPacking
-        One with lifetimes.
-    block : ndarray of int64, shape (n,)
-        Buffers of one block never conflict.
-    rows : ndarray of int64, shape (pieces, 5)
-        What is held, without exemptions and separations.
-    looks : Looks
-        Asked now and then.
+    `block`, shape (n,), is of each buffer: those of one never conflict.  `rows`, shape (pieces, 5),
+    are what is held, without exemptions and separations.
     """
     exempt = _between_blocks(instance, instance.exempt, block)
     many = len(np.unique(exempt))
@@ -214,18 +181,9 @@ def kept_apart(
 ) -> list[list[int]]:
     """Return cliques, lists of buffers, that have all pairs kept apart that never meet otherwise.
 
-    Parameters
-    ----------
-    instance : LmemPacking
-        Whose exempt pairs are in no clique.
-    block : ndarray of int64, shape (n,)
-        Of a block there is one buffer in each.
-    rows : ndarray of int64, shape (pieces, 5)
-        What is held when.
-    apart : ndarray of int64, shape (pairs, 2)
-        Buffers of different blocks.
-    looks : Looks
-        Asked now and then.
+    Exempt pairs are in no clique, and of a `block`, shape (n,), there is one buffer in each.
+    `rows`, shape (pieces, 5), are what is held when, `apart`, shape (pairs, 2), buffers of
+    different blocks.
     """
     # A time at which all bytes are held: those that share it meet in full, whatever else there is.
     full = rows[rows[:, 4] - rows[:, 3] == instance.size[rows[:, 0]]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,6 +27,23 @@ class Looks:
         """Ask once more."""
         self.times += 1
         return self._keep_going()
+
+
+@dataclass(frozen=True, eq=False)
+class Turns:
+    """What is alive when, in times that are numbered through."""
+
+    # int64, shape (pieces, 5): buffer, [start, stop) in time, [low, high) in bytes above its
+    # offset.
+    rows: Array
+    # int64, shape (span,): the moments of a lane: time t is ``moments[t % span]``; empty where
+    # times are as given.
+    moments: Array
+    end: int = 2**62  # what is alive from then on is kept apart, at no moment
+
+    def moment(self, time: Array) -> Array:
+        """Return the moments of times before the `end`."""
+        return self.moments[time % len(self.moments)] if len(self.moments) else time
 
 
 def meetings(

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagepack.instances.packing.instance import LmemPacking
-from stagepack.instances.packing.normal_form.lanes import Turns, turns
-from stagepack.instances.packing.normal_form.meetings import Looks
+from stagepack.instances.packing.normal_form.lanes import turns
+from stagepack.instances.packing.normal_form.meetings import Looks, Turns
 from stagepack.instances.packing.normal_form.places import joined
 from stagepack.instances.profile import Array
 from stagepack.instances.words import LARGEST
@@ -31,44 +31,27 @@ NOTHING = Turns(np.zeros((0, 5), dtype=np.int64), np.zeros(0, dtype=np.int64))
 
 @dataclass(frozen=True, eq=False)
 class Sections:
-    """Pieces by block and section.
+    """Pieces by block and section."""
 
-    Attributes
-    ----------
-    first, end, low, high : ndarray of int64, shape (pieces,)
-        As those of :class:`.Blocks`.
-    count, duration : ndarray of int64, shape (b,)
-        Pieces of each block, and how long it is alive.
-    time, moment : ndarray of int64, shape (sections,)
-        As those of :class:`.Blocks`.
-    timed : int
-        So many sections are moments; those after them are sets of buffers that are kept apart.
-    """
-
+    # `first`, `end`, `low`, `high`: int64, shape (pieces,): as those of :class:`.Blocks`.
     first: Array
     end: Array
     low: Array
     high: Array
+    # `count`, `duration`: int64, shape (b,): pieces of each block, and how long it is alive.
     count: Array
     duration: Array
+    # `time`, `moment`: int64, shape (sections,): as those of :class:`.Blocks`.
     time: Array
     moment: Array
+    # So many sections are moments; those after them are sets of buffers that are kept apart.
     timed: int
 
 
 def sections(instance: LmemPacking, block: Array, shift: Array, b: int, looks: Looks) -> Sections:
-    """Return the pieces of all blocks of an instance with lifetimes, and their sections.
+    """Return the pieces of all `b` blocks of an instance with lifetimes, and their sections.
 
-    Parameters
-    ----------
-    instance : LmemPacking
-        One without a conflict graph.
-    block, shift : ndarray of int64, shape (n,)
-        Of each buffer, as :func:`.grouping` says.
-    b : int
-        Number of blocks.
-    looks : Looks
-        Asked now and then.
+    `block` and `shift`, shape (n,), are of each buffer, as :func:`.grouping` says.
     """
     (owner, start, stop, low, high), taken = _pieces(instance, block, shift, looks)
     first, end, time = _compress(start, stop)

@@ -54,16 +54,8 @@ def grouping(instance: LmemPacking) -> tuple[Array, Array, Array]:
 def lift(instance: LmemPacking, members: Array, shift: Array) -> int | None:
     """Return the least lift of members with these shifts such that all are aligned.
 
-    That is above a common multiple of their alignments; None where no lift is.
-
-    Parameters
-    ----------
-    instance : LmemPacking
-        Whose alignments count.
-    members : ndarray of int64
-        Buffers with one place together.
-    shift : ndarray of int64
-        How far each of them lies above the lowest one.
+    That is above a common multiple of their alignments; None where no lift is.  `members` are
+    buffers with one place together, `shift` how far each lies above the lowest one.
     """
     rest, step = 0, 1  # rest modulo step is what those before ask for
     for i, above in zip(members.tolist(), shift.tolist(), strict=True):
@@ -119,18 +111,9 @@ def ranges(
 ) -> tuple[Array, Array, Array, Array]:
     """Return the ranges of every block (ptr, low, high), then fixed offsets, shape (b,).
 
-    Allowed less reserved ranges, within segments, or the fixed place.
-
-    Parameters
-    ----------
-    instance : LmemPacking
-        Whose buffers are limited.
-    block, shift : ndarray of int64, shape (n,)
-        Of each buffer, as those of :func:`grouping`.
-    size, alignment : ndarray of int64, shape (b,)
-        Of each block.
-    looks : callable
-        Asked now and then.
+    Allowed less reserved ranges, within segments, or the fixed place.  `block` and `shift`, shape
+    (n,), are of each buffer, as those of :func:`grouping`, `size` and `alignment`, shape (b,), of
+    each block; `looks` is asked now and then.
     """
     b = len(size)
     given: dict[int, list[Span]] = {}

@@ -23,22 +23,11 @@ def rows(ptr: Array, which: Array) -> tuple[Array, Array]:
 
 @tiered(entries)
 def transposed(ptr: Array, column: Array, columns: int) -> tuple[Array, Array]:
-    """Return the rows of each column of a CSR structure, ascending.  O(entries + columns).
+    """Return (ptr, rows): the rows of each of some `columns` of a CSR structure, ascending.
 
-    Entries are counted by column first; each is then written once.
-
-    Parameters
-    ----------
-    ptr : ndarray of int64, shape (rows + 1,)
-        Where rows begin.
-    column : ndarray of int64
-        Columns of row r: column[ptr[r] : ptr[r + 1]].
-    columns : int
-        Their number.
-
-    Returns
-    -------
-    ptr, row : ndarray of int64, shape (columns + 1,), (entries,)
+    Row r has the columns `column` [ptr[r] : ptr[r + 1]]; `ptr` has an entry a row and one more,
+    what is returned one a column and one more.  Entries are counted by column first; each is then
+    written once. O(entries + columns).
     """
     own = np.zeros(columns + 1, dtype=np.int64)
     for c in column:

@@ -135,8 +135,6 @@ class _Machine:
         if len(self.result.errors) < 20:
             self.result.errors.append(f"{self.where}: {text}")
 
-    # ------------------------------------------------------------------ phases
-
     def phase(self, index: int, phase: Op) -> None:
         """Execute one phase."""
         self.where = where = f"phase {index} ({phase['name']})"
@@ -222,8 +220,6 @@ class _Machine:
         layer = int(re.sub(r"\D", "", op["tensor"]))
         whole, replicas = int(self.instance.variables[layer]), int(self.instance.sharding[layer])
         return transfer_cycles(whole - -(-whole // replicas), self.wide)
-
-    # ------------------------------------------------------------------ operations
 
     def run(self, op: Op, step: int) -> None:
         """Execute one operation; `step` is -1 outside a loop."""

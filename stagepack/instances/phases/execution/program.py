@@ -133,8 +133,6 @@ class _Writer:
             "after": end,
         }
 
-    # ------------------------------------------------------------------ variables and state
-
     def _variables(self, layer: int) -> int:
         return int(self.instance.variables[layer])
 
@@ -197,8 +195,6 @@ class _Writer:
         found += [_free(f"dw{layer}") for layer in layers if self._variables(layer)]
         found += [_free(f"state{layer}") for layer in state]
         return found
-
-    # ------------------------------------------------------------------ the loop
 
     def _name(self, tensor: str) -> str:
         return f"kept_{tensor}" if tensor in self.kept else tensor
