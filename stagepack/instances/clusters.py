@@ -25,6 +25,7 @@ import msgspec
 
 from stagepack.errors import InputError
 from stagepack.instances import accelerators
+from stagepack.instances.cluster_info import ClusterInfo, Described, cluster_of
 from stagepack.instances.documents import strict
 from stagepack.instances.profile import Cluster, Device, Link
 from stagepack.instances.words import Words
@@ -98,9 +99,19 @@ def _named(name: str) -> Preset | None:
 
 
 def of_file(path: str) -> Cluster:
-    """Return the cluster that a JSON file describes, by its own name or that of the file."""
-    cluster = strict.decode_file(path, Cluster, "cluster")
-    return cluster if cluster.name else msgspec.structs.replace(cluster, name=Path(path).stem)
+    """Return the cluster that a JSON file describes, by its own name or that of the file.
+
+    Auto Pipeline's ``cluster_info`` is taken as it stands, or beside its ``config``.
+    """
+    held = strict.decode_file(path, dict, "cluster")
+    if "cluster_info" in held:
+        described = strict.decode_file(path, Described, "cluster")
+        found = cluster_of(described.cluster_info, described.config.memory_proportion)
+    elif "connection" in held:
+        found = cluster_of(strict.decode_file(path, ClusterInfo, "cluster"))
+    else:
+        found = strict.decode_file(path, Cluster, "cluster")
+    return found if found.name else msgspec.structs.replace(found, name=Path(path).stem)
 
 
 def cluster(name: str | Cluster) -> Cluster:
