@@ -91,8 +91,8 @@ def _list_clusters(as_json: bool) -> None:
                     name: vars(known) for name, known in accelerators.ACCELERATORS.items()
                 },
                 "links": {
-                    name: {"bandwidth": rate, "source": source}
-                    for name, (rate, source) in accelerators.LINKS.items()
+                    name: {"bandwidth": rate, "latency": latency, "source": source}
+                    for name, (rate, latency, source) in accelerators.LINKS.items()
                 },
                 "achieved": accelerators.ACHIEVED,
             }

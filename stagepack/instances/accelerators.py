@@ -12,7 +12,7 @@ driver, the context and buffers of communication.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NoReturn
@@ -31,18 +31,25 @@ billion to a trillion on A100; Korthikanti et al., 2022, table 5).
 """
 MOST = 65_536
 
+NEAR, BUS, FAR = 3.4, 5.7, 14.0
+"""Microseconds before a message over NVLink or its like, PCIe, and a network.
+
+Source: NVIDIA, *NCCL 2.28.7*, ``src/graph/tuning.cc``, rings with the protocol Simple.
+"""
 LINKS = {
-    # name: (GB/s in one direction, source)
-    "nvlink3": (300, "NVIDIA A100 datasheet: NVLink 600 GB/s, both directions"),
-    "nvlink4": (450, "NVIDIA H100 datasheet: NVLink 900 GB/s, both directions"),
-    "nvlink5": (900, "NVIDIA DGX B200 datasheet: NVLink 1.8 TB/s a GPU, both directions"),
-    "infinity-fabric": (64, "AMD Instinct MI300X datasheet: links of 128 GB/s, both directions"),
-    "ici-v5e": (50, "Google Cloud TPU v5e: 1,600 Gbit/s a chip on four links"),
-    "pcie4": (31.508, "PCI Express 4.0: 16 GT/s, 16 lanes, 128b/130b"),
-    "pcie5": (63.015, "PCI Express 5.0: 32 GT/s, 16 lanes, 128b/130b"),
-    "ib-hdr": (25, "InfiniBand HDR: 200 Gbit/s a port, one port a device"),
-    "ib-ndr": (50, "InfiniBand NDR: 400 Gbit/s a port, one port a device"),
-}
+    # name: (GB/s in one direction, microseconds before a message, source)
+    "nvlink3": (300, NEAR, "NVIDIA A100 datasheet: NVLink 600 GB/s, both directions"),
+    "nvlink4": (450, NEAR, "NVIDIA H100 datasheet: NVLink 900 GB/s, both directions"),
+    "nvlink5": (900, NEAR, "NVIDIA DGX B200 datasheet: NVLink 1.8 TB/s a GPU, both directions"),
+    "infinity-fabric": (
+        64, NEAR, "AMD Instinct MI300X datasheet: links of 128 GB/s, both directions"
+    ),
+    "ici-v5e": (50, NEAR, "Google Cloud TPU v5e: 1,600 Gbit/s a chip on four links"),
+    "pcie4": (31.508, BUS, "PCI Express 4.0: 16 GT/s, 16 lanes, 128b/130b"),
+    "pcie5": (63.015, BUS, "PCI Express 5.0: 32 GT/s, 16 lanes, 128b/130b"),
+    "ib-hdr": (25, FAR, "InfiniBand HDR: 200 Gbit/s a port, one port a device"),
+    "ib-ndr": (50, FAR, "InfiniBand NDR: 400 Gbit/s a port, one port a device"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -155,35 +162,54 @@ def nodes(text: str) -> tuple[Node, ...]:
     return tuple(found)
 
 
-def cluster(name: str, found: tuple[Node, ...]) -> Cluster:
+def slowest(found: Sequence[Node], width: int = 1) -> list[Node]:
+    """Return the node of the slowest device of each `width` in a row, which are one stage."""
+    flat = [node for node in found for _ in range(node.devices)]
+    rows = (flat[at : at + width] for at in range(0, len(flat), width))
+    return [min(row, key=lambda node: node.of.tflops) for row in rows]
+
+
+def cluster(name: str, found: Sequence[Node], width: int = 1) -> Cluster:
     """Return the cluster of some nodes, its devices in their order; speeds are those of products.
 
-    Between nodes of unlike links the slower one counts.
+    Every `width` devices in a row are one stage, with the memory and the speed of the least of
+    them; each sends to the one so far behind it.  Between nodes of unlike links the slower counts.
     """
-    flat = [node for node in found for _ in range(node.devices)]
-    within = [at for node in found for at in (*([True] * (node.devices - 1)), False)][:-1]
-    between = [
-        one.near if near else min(one.far, other.far, key=lambda link: LINKS[link][0])
-        for near, (one, other) in zip(within, pairwise(flat), strict=True)
+    flat = [(at, node) for at, node in enumerate(found) for _ in range(node.devices)]
+    rows = [flat[at : at + width] for at in range(0, len(flat), width)]
+    between = [_between(*rows) for rows in pairwise(rows)]
+    ends = flat[0][1], flat[-1][1]
+    links = [ends[0].near, *between, ends[1].near]  # ends alike: what counts there is the host's
+    kinds = [node.of for node in slowest(found, width)]
+    first = kinds[0].tflops
+    many = [
+        f"{at}" if width == 1 else f"{at}-{at + width - 1}" for at in range(0, len(flat), width)
     ]
-    links = [flat[0].near, *between, flat[-1].near]  # ends alike: what counts there is the host's
-    first = flat[0].of.tflops
     return Cluster(
         name=name,
         clock=CLOCK,
-        host_recv=_link(flat[0].of.host),
-        host_send=_link(flat[-1].of.host),
+        host_recv=_link(ends[0].of.host),
+        host_send=_link(ends[1].of.host),
         devices=tuple(
             Device(
-                name=f"{node.name} {at}",
-                memory=node.of.memory,
-                speed=1 if node.of.tflops == first else node.of.tflops / first,
+                name=f"{row[0][1].name} {where}",
+                memory=min(node.of.memory for _, node in row),
+                speed=1 if kind.tflops == first else kind.tflops / first,
                 recv=_link(links[at]),
                 send=_link(links[at + 1]),
             )
-            for at, node in enumerate(flat)
+            for at, (row, kind, where) in enumerate(zip(rows, kinds, many, strict=True))
         ),
     )
+
+
+def _between(row: Sequence[tuple[int, Node]], after: Sequence[tuple[int, Node]]) -> str:
+    """Return the link between two stages, of pairs of devices the slowest."""
+    used = {
+        one.near if at == to else min(one.far, other.far, key=lambda link: LINKS[link][0])
+        for (at, one), (to, other) in zip(row, after, strict=True)
+    }
+    return min(used, key=lambda link: LINKS[link][0])
 
 
 def _links(text: str) -> tuple[str, str]:
@@ -196,7 +222,8 @@ def _links(text: str) -> tuple[str, str]:
 
 
 def _link(name: str) -> Link:
-    return Link(GBps=LINKS[name][0] * GB / 2**30)
+    speed, microseconds, _ = LINKS[name]
+    return Link(GBps=speed * GB / 2**30, idle=round(microseconds * CLOCK / 1e6))
 
 
 def _refuse(problem: str, known: Iterable[str]) -> NoReturn:

@@ -333,13 +333,13 @@ def _accelerated(name: str, nodes: Sequence[accelerators.Node]) -> Preset:
     first = nodes[0].of
     giga = accelerators.CLOCK  # GB/s are bytes in each of its cycles
     return Preset(
-        cluster=accelerators.cluster(name, tuple(nodes)),
+        cluster=accelerators.cluster(name, nodes),
         flops_per_cycle=round(first.tflops * 10**12) // giga,
         values_per_cycle=first.bandwidth // 4,
         utilisation=accelerators.ACHIEVED,
         code_bytes=0,
         code_part=None,
         state_bytes=0,
-        description=f"{first.source}; {accelerators.LINKS[nodes[0].near][1]}",
+        description=f"{first.source}; {accelerators.LINKS[nodes[0].near][2]}",
         memory_bandwidth=first.bandwidth * accelerators.GB // giga,
     )

@@ -252,15 +252,15 @@ def clusters_table() -> list[RenderableType]:
     from stagepack.instances.accelerators import ACCELERATORS, LINKS
 
     devices = _plain(("device", "memory", "bf16", "bandwidth", "in a node", "between", "host"))
-    links, sources = _plain(("link", "one direction")), _plain(("name", "what it is"))
+    links, sources = _plain(("link", "one direction", "latency")), _plain(("name", "what it is"))
     for name, known in ACCELERATORS.items():
         figures = f"{known.memory // 10**9} GB", f"{known.tflops:g} TFLOP/s"
         rate = f"{known.bandwidth:,} GB/s"
         ways = known.near, known.far, known.host
         devices.add_row(*map(cell, (name, *figures, rate, *ways)))
         sources.add_row(cell(name), cell(known.source))
-    for name, (speed, source) in LINKS.items():
-        links.add_row(cell(name), cell(f"{speed:g} GB/s"))
+    for name, (speed, latency, source) in LINKS.items():
+        links.add_row(cell(name), cell(f"{speed:g} GB/s"), cell(f"{latency:g} us"))
         sources.add_row(cell(name), cell(source))
     return [devices, "", links, "", sources]
 

@@ -14,13 +14,15 @@ In inference all microbatches, as many as devices if not said, have their KV cac
 from __future__ import annotations
 
 import logging
+import math
+from dataclasses import dataclass
 
 import msgspec
 
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.formats.hugging_face import families
-from stagepack.formats.hugging_face.costs import Roofline, Work, profile
+from stagepack.formats.hugging_face.costs import Roofline, Shares, Work, profile
 from stagepack.formats.hugging_face.fields import Fields
 from stagepack.formats.known import stem_of
 from stagepack.instances import accelerators, clusters
@@ -37,14 +39,42 @@ DTYPES = {
 }  # fmt: skip
 USUAL = 4096
 """Tokens of a sample where nothing says how many."""
+OVERLAP = 0.5
+"""Share of the time of weights and gradients on links that is hidden; an assumption."""
 UNLIKE = 0.05
 """Share by which layers may differ in how much slower another device is, before that is told."""
 
 
+@dataclass(frozen=True)
+class Named:
+    """A model that a file describes: what it is called, the fields of the file, and its layers."""
+
+    name: str
+    fields: Fields
+    model: families.Model
+
+    @classmethod
+    def read(cls, data: bytes, file: str) -> Named:
+        """Return the model of a file, named after it; of config.json, after its family."""
+        fields = _fields(strict.decode(data, dict))
+        stem = stem_of(file)
+        named = fields.model_type if stem == "config" else stem
+        return cls(named, fields, families.model(fields))
+
+
 def parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
     """Return the one instance of a file, named after it; of config.json, after the model."""
-    fields = _fields(strict.decode(data, dict))
-    model = families.model(fields)
+    named = Named.read(data, file)
+    found = chain(named, given)
+    log.info(
+        "%s: %s parameters, %s", named.name, f"{named.model.parameters:,}", _told(named, given)
+    )
+    return [found]
+
+
+def chain(named: Named, given: Words) -> PipelinePartition:
+    """Return the layers of a model as a chain, on stages of so many devices as its degrees say."""
+    fields, model = named.fields, named.model
     if "cluster" not in given:
         raise InputError(
             "is missing: the file does not say on what the model runs",
@@ -52,32 +82,84 @@ def parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
             remedy="name the devices, --cluster 4xh100 or 2x8xh100 (two nodes), of "
             + ", ".join(accelerators.ACCELERATORS),
         )
+    work, shares = work_of(named, given), shares_of(named, given)
+    nodes = shares.nodes
+    if shares.devices > 1:
+        whole = clusters.cluster(given["cluster"]).name
+        given = {**given, "cluster": accelerators.cluster(whole, nodes, shares.devices)}
     preset, cluster = clusters.machine(given)
-    work = _work(fields, model, given)
     share = given.get("utilisation", preset.utilisation)
     own = Roofline(share * preset.flops_per_cycle, preset.memory_bandwidth)
-    name = fields.model_type if stem_of(file) == "config" else stem_of(file)
-    made = profile(model, work, own, name)
+    made = profile(model, work, own, named.name, shares)
     if "speed" not in given:
-        cluster = _with_speeds(cluster, made, model, work, share)
+        cluster = _with_speeds(cluster, made, model, work, share, shares)
     options: JsonObject = {"training": work.training, **job(given)}
     options["training"] = work.training
     caches = any(layer.kv_bytes for layer in made.layers) and not work.training
     if caches and "tokens" not in given and given.get("objective") != Objective.HEADROOM:
         samples = work.microbatch * given.get("microbatches", len(cluster))
         options["tokens"] = samples * (work.sequence + work.decoding)
-    said = f"{work.microbatch} x {work.sequence:,} tokens, {_phase(work)}, {work.width} bytes"
-    log.info("%s: %s parameters, %s a value", name, f"{model.parameters:,}", said)
     names = [layer.name for layer in made.layers]
-    return [
-        PipelinePartition.from_profile(
-            made,
-            cluster,
-            source=f"config.json of {fields.model_type}: {said} a value",
-            forbidden_cuts=[names.index(second) for _, second in model.together],
-            **options,
+    return PipelinePartition.from_profile(
+        made,
+        cluster,
+        source=f"config.json of {fields.model_type}: {_told(named, given)}",
+        forbidden_cuts=[names.index(second) for _, second in model.together],
+        **options,
+    )
+
+
+def _told(named: Named, given: Words) -> str:
+    """Return what is computed, in words."""
+    work, shares = work_of(named, given), shares_of(named, given)
+    said = (
+        f"{work.microbatch} x {work.sequence:,} tokens, {_phase(work)}, {work.width} bytes a value"
+    )
+    degrees = {name: getattr(shares, name) for name in ("tensor", "data", "expert")}
+    return "".join([said, *(f", {name} {count}" for name, count in degrees.items() if count > 1)])
+
+
+def shares_of(named: Named, given: Words) -> Shares:
+    """Return among how many devices stages are shared; refuse degrees that do not divide."""
+    cluster = given.get("cluster", "")
+    nodes = accelerators.nodes(cluster.name if isinstance(cluster, Cluster) else cluster)
+    degrees = {name: given.get(name, 1) for name in ("tensor", "data", "expert")}
+    shares = Shares(
+        nodes, **degrees, zero=given.get("zero", 1), overlap=given.get("overlap", OVERLAP)
+    )
+    if shares.devices == shares.expert == 1:
+        return shares
+    named_first = next(name for name, count in degrees.items() if count > 1)
+    if not nodes or "devices" in given:
+        raise InputError(
+            "needs accelerators by name",
+            field=named_first,
+            remedy="give --cluster 2x8xh100, without --devices",
         )
-    ]
+    wrong = misfit(named.model, shares)
+    if wrong:
+        field, problem = wrong
+        raise InputError(problem, field=field, remedy="give a divisor")
+    return shares
+
+
+def misfit(model: families.Model, shares: Shares) -> tuple[str, str] | None:
+    """Return the degree that does not divide what it must, and what that is."""
+    parts = {layer.part for layer in model.layers}
+    t, e = shares.tensor, shares.expert
+    whole = sum(node.devices for node in shares.nodes)
+    if whole % shares.devices:
+        return "data", f"{t} x {shares.data} devices of a stage do not divide {whole}"
+    for count in sorted({count for part in parts for count in part.divisible}):
+        if count % t:
+            return "tensor", f"{t} do not divide {count} heads or inner values"
+    for count in sorted({count for part in parts for count in part.groups}):
+        if count % t and t % count:
+            return "tensor", f"{t} do not divide {count} heads of keys and values"
+    experts = math.gcd(*(part.experts for part in parts if part.experts), 0)
+    if shares.data % e or experts % e:
+        return "expert", f"{e} do not divide {shares.data} copies and {experts} experts"
+    return None
 
 
 def _fields(data: JsonObject) -> Fields:
@@ -92,8 +174,9 @@ def _fields(data: JsonObject) -> Fields:
     return Fields(data, kind)
 
 
-def _work(fields: Fields, model: families.Model, given: Words) -> Work:
+def work_of(named: Named, given: Words) -> Work:
     """Return what is computed, of what was given and what the file says."""
+    fields, model = named.fields, named.model
     sequence = given.get("sequence") or model.tokens or min(USUAL, model.context or USUAL)
     most = model.tokens or model.positions
     if most and (sequence > most or (model.tokens and sequence != most)):
@@ -140,7 +223,12 @@ def _width(fields: Fields) -> int:
 
 
 def _with_speeds(
-    cluster: Cluster, made: ModelProfile, model: families.Model, work: Work, share: float
+    cluster: Cluster,
+    made: ModelProfile,
+    model: families.Model,
+    work: Work,
+    share: float,
+    shares: Shares,
 ) -> Cluster:
     """Return a cluster of unlike accelerators with the speeds that each has for a whole model.
 
@@ -155,8 +243,9 @@ def _with_speeds(
     model, work
     share : float
         Of the peak.
+    shares : Shares
     """
-    nodes = accelerators.nodes(cluster.name)
+    nodes = accelerators.slowest(accelerators.nodes(cluster.name), shares.devices)
     kinds = {node.name: node.of for node in nodes}
     if len(kinds) < 2:
         return cluster
@@ -165,7 +254,7 @@ def _with_speeds(
     for name, of in kinds.items():
         giga = accelerators.CLOCK
         roof = Roofline(share * of.tflops * 1e12 / giga, of.bandwidth * accelerators.GB / giga)
-        other = [layer.forward for layer in profile(model, work, roof, "").layers]
+        other = [layer.forward for layer in profile(model, work, roof, "", shares).layers]
         speeds[name] = sum(first) / sum(other)
         heavy = [one / its for one, its in zip(first, other, strict=True) if one * 100 > sum(first)]
         if heavy and max(heavy) > min(heavy) * (1 + UNLIKE):
@@ -173,12 +262,11 @@ def _with_speeds(
                 "layers differ in how fast they are on %s: by %.2f to %.2f, counted as %.2f",
                 name, min(heavy), max(heavy), speeds[name],
             )  # fmt: skip
-    flat = [node.name for node in nodes for _ in range(node.devices)]
     return msgspec.structs.replace(
         cluster,
         devices=tuple(
-            msgspec.structs.replace(device, speed=1 if speeds[name] == 1 else speeds[name])
-            for device, name in zip(cluster.devices, flat, strict=True)
+            msgspec.structs.replace(device, speed=1 if speeds[of.name] == 1 else speeds[of.name])
+            for device, of in zip(cluster.devices, nodes, strict=True)
         ),
     )
 
@@ -202,5 +290,10 @@ WORDS: dict[str, Parameter] = {
     "phase": Parameter(
         "phase", str, "of inference: all tokens, or the next one", choices=("prefill", "decode")
     ),
+    "tensor": Parameter("tensor", int, "devices that share each layer", 1, 2**16),
+    "data": Parameter("data", int, "copies of each stage, which share the samples", 1, 2**16),
+    "expert": Parameter("expert", int, "copies of a stage that share its experts", 1, 2**16),
+    "zero": Parameter("zero", int, "what copies divide: 1 optimiser, 2 gradients, 3 weights", 0, 3),
+    "overlap": Parameter("overlap", float, "hidden part of the time of gradients on links", 0, 1),
 }
 CONTEXTS = {KIND: GIVEN - {"kv_bytes"} | {*WORDS, "batch", "state_bytes", "utilisation"}}

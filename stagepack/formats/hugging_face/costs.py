@@ -12,17 +12,28 @@ With microbatches of b samples of s tokens, values of w bytes and n = b s tokens
 - kept for the backward pass: n (w values + masks), and without flash attention w bytes a pair and
   head, w + 1 more with dropout.  Layers that are recomputed keep what they read, and take the
   forward pass once more in the backward pass, beside all that they would have kept.
+
+Where devices share layers (:class:`Shares`), each has its part of all of these.  t of them in a
+tensor group gather what a section reads, and sum up what it writes, in every pass: the sequence
+lies with them in parts between sections (Korthikanti et al., section 4.2.2).  Experts get their
+tokens from the e devices of an expert group, and send them back, tokens being spread evenly.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import msgspec
 
 from stagepack.errors import InputError
 from stagepack.formats.hugging_face.families import Layer, Model
 from stagepack.formats.hugging_face.parts import Part
+from stagepack.instances.accelerators import Node
+from stagepack.instances.collectives import Group
 from stagepack.instances.profile import LayerProfile, ModelProfile
 from stagepack.instances.words import LARGEST
 
@@ -79,13 +90,109 @@ class Work:
         """Pairs of tokens of a microbatch, whatever is seen."""
         return self.tokens * self.sequence
 
-    def bytes_by_category(self, weights: int) -> dict[str, int]:
-        """Return what so many weights take."""
-        found = {"parameters": weights * self.width}
-        if self.training:
-            found["gradients"] = weights * self.width
-            found["optimiser state"] = weights * self.state
+
+@dataclass(frozen=True)
+class Shares:
+    """Among how many devices the layers of a stage and the samples of a step are shared.
+
+    Devices of a tensor group are neighbours; `data` of these groups have a copy of the stage each.
+    Of a copy's experts, each of `expert` groups in a row has its part.
+
+    Attributes
+    ----------
+    nodes : tuple of Node
+        All devices, in order.
+    tensor, data, expert : int
+        Devices that share each layer; groups that share the samples; of these that share experts.
+    zero : int
+        What is divided among copies: 0 nothing, 1 the optimiser's state, 2 gradients, too, 3 also
+        weights, which are gathered before they are used (Rajbhandari et al., *ZeRO*, 2020).
+    overlap : float
+        Share of the time of weights and gradients on links during which devices compute.
+    """
+
+    nodes: tuple[Node, ...] = ()
+    tensor: int = 1
+    data: int = 1
+    expert: int = 1
+    zero: int = 0
+    overlap: float = 0.0
+
+    @property
+    def devices(self) -> int:
+        """Devices of a stage."""
+        return self.tensor * self.data
+
+    def local(self, part: Part) -> tuple[int, int]:
+        """Return the weights that a device has of a part: those of all copies, and of experts."""
+        experts = part.experts * part.expert
+        dense = -(-(part.weights - experts) // self.tensor)
+        return dense, -(-experts // (self.tensor * self.expert))
+
+    def held(self, dense: int, experts: int, work: Work) -> dict[str, int]:
+        """Return the bytes that a device holds of so many local weights, by category."""
+        copies = self.data, self.data // self.expert
+        both = dense, experts
+        divided = sum(-(-one // many) for one, many in zip(both, copies, strict=True))
+        weights = divided if self.zero == 3 else dense + experts
+        found = {"parameters": weights * work.width}
+        if work.training:
+            found["gradients"] = (divided if self.zero > 1 else dense + experts) * work.width
+            found["optimiser state"] = (divided if self.zero else dense + experts) * work.state
         return found
+
+    @cached_property
+    def _groups(self) -> tuple[Group, Group, Group, Group]:
+        """Groups of tensors, of experts, of copies, and of copies of experts."""
+        t, e = self.tensor, self.expert
+        sizes = (t, 1), (e, t), (self.data, t), (self.data // e, t * e)
+        tensor, expert, data, copies = (Group.of(self.nodes, *one) for one in sizes)
+        return tensor, expert, data, copies
+
+    def exchange(self, layer: Layer, model: Model, work: Work, tokens: int) -> float:
+        """Return the nanoseconds in which devices of a pass exchange values of `tokens`."""
+        part, sent = layer.part, 0.0
+        tensor, expert, _, _ = self._groups
+        outside = layer.table or layer.logits  # gathered before, or summed up behind
+        gathered = [*part.gathered, *[model.width] * outside]
+        if self.expert > 1 and part.routed:
+            gathered.append(part.routed - model.width)
+            sent += 2 * expert.all_to_all(tokens / self.tensor * part.routed * work.width)
+        if self.tensor > 1:
+            ways = 1 if outside else 2
+            sent += ways * sum(tensor.all_gather(tokens * one * work.width) for one in gathered)
+        return sent
+
+    def gathering(self, layer: Layer, work: Work) -> float:
+        """Return the nanoseconds in which copies gather the weights of a layer, or the sums of
+        their gradients' parts.
+        """
+        return self._between_copies(layer, work, Group.all_gather)
+
+    def reduction(self, layer: Layer, work: Work) -> float:
+        """Return the nanoseconds in which copies sum up the gradients of a layer, once a step.
+
+        Where their optimisers have parts, they gather the new weights as well.
+        """
+        if not work.training or self.zero == 3:
+            return 0.0
+        if self.zero:
+            return 2 * self.gathering(layer, work)
+        return self._between_copies(layer, work, Group.all_reduce)
+
+    def _between_copies(
+        self, layer: Layer, work: Work, exchange: Callable[[Group, float], float]
+    ) -> float:
+        """Return the nanoseconds, not overlapped, in which copies exchange a layer's weights."""
+        dense, experts = self.local(layer.part)
+        dense += sum(-(-count // self.tensor) for count in layer.tied.values())
+        _, _, data, copies = self._groups
+        weights = (data, dense), (copies, experts)
+        sent = sum(exchange(group, count * work.width) for group, count in weights if count)
+        return sent * (1 - self.overlap)
+
+
+ALONE = Shares()
 
 
 @dataclass(frozen=True)
@@ -95,7 +202,7 @@ class Roofline:
     flops: float
     bandwidth: float | None
 
-    def cycles(self, flops: int, moved: int) -> int:
+    def cycles(self, flops: float, moved: float) -> int:
         """Return how long work takes, in whole cycles."""
         computed = flops / self.flops
         return math.ceil(max(computed, moved / self.bandwidth) if self.bandwidth else computed)
@@ -107,17 +214,23 @@ def flops(part: Part, work: Work, tokens: int) -> int:
     return 2 * (part.products * tokens + pairs)
 
 
-def moved(layer: Layer, model: Model, work: Work, tokens: int) -> int:
+def moved(layer: Layer, model: Model, work: Work, tokens: int, shares: Shares = ALONE) -> float:
     """Return the bytes that a forward pass of `tokens` reads and writes in a device's memory."""
     part, out = layer.part, model.width if layer.out is None else layer.out
-    met = min(part.experts, part.used * tokens)
-    weights = part.weights + sum(layer.tied.values()) - (part.experts - met) * part.expert
+    t, e = shares.tensor, shares.expert
+    met = min(part.experts / e, part.used * tokens)
+    dense = part.weights - part.experts * part.expert + sum(layer.tied.values())
+    weights = dense + met * part.expert
     if layer.table:
         weights = tokens * model.width
-    values = tokens * (model.width + out)
-    if work.decoding:
-        values += part.cached * work.causal_pairs(part.window)
-    return work.width * (weights + values)
+    values: float = tokens * (model.width + out)
+    cached = part.cached * work.causal_pairs(part.window) if work.decoding else 0
+    return work.width * ((weights + values) / t + cached / copied(part, t))
+
+
+def copied(part: Part, tensor: int) -> int:
+    """Return among how many of a `tensor` group's devices the cache of a part is divided."""
+    return min((tensor, *part.groups))
 
 
 def _require_countable(layers: Sequence[LayerProfile]) -> None:
@@ -136,7 +249,9 @@ def _require_countable(layers: Sequence[LayerProfile]) -> None:
             )
 
 
-def profile(model: Model, work: Work, device: Roofline, name: str) -> ModelProfile:
+def profile(
+    model: Model, work: Work, device: Roofline, name: str, shares: Shares = ALONE
+) -> ModelProfile:
     """Return what the layers of a model cost on a device.
 
     Parameters
@@ -144,44 +259,87 @@ def profile(model: Model, work: Work, device: Roofline, name: str) -> ModelProfi
     model, work, device
     name : str
         Of the profile.
+    shares : Shares
+        Of which the device is one.
     """
     tensors: dict[str, int] = {}
     found: list[LayerProfile] = []
+    known: dict[tuple[Any, ...], LayerProfile] = {}
+    t = shares.tensor
     entry = work.tokens * model.entry * (ID if model.ids else work.width)
     for layer in model.layers:
         if layer.mtp and not work.training:
             continue
-        tokens, out = work.tokens, model.width if layer.out is None else layer.out
-        if layer.logits and model.generates and not work.training:
-            tokens = work.microbatch
+        out = model.width if layer.out is None else layer.out
         before = found[-1].outputs if found else ()
         if layer.fresh or not found:
             tensors[f"inputs of {layer.name}"] = entry
             before = (f"inputs of {layer.name}",)
         reads = tuple(dict.fromkeys((*before, *filter(None, [layer.reads]))))
         # Logits stay where the loss is, a number, computed of them.
-        tensors[layer.name] = 4 if layer.logits and work.training else tokens * out * work.width
-        pairs = work.pairs * layer.part.heads * (not work.flash)
-        kept = tokens * (work.width * layer.part.kept + layer.part.masks)
-        kept += pairs * work.width + (pairs and work.pairs * layer.part.dropped * (work.width + 1))
-        kept += tokens * out * 4 * layer.logits
-        again = work.training and work.recomputed and not layer.logits
-        around = tokens * (model.width + out + layer.part.inner)
-        cycles = device.cycles(flops(layer.part, work, tokens), moved(layer, model, work, tokens))
+        last = layer.logits and work.training
+        tensors[layer.name] = (
+            4 if last else -(-_written(layer, model, work) * out * work.width // t)
+        )
+        kept = sum(map(tensors.__getitem__, reads))
+        like = (
+            id(layer.part),
+            tuple(layer.tied.items()),
+            layer.out,
+            layer.logits,
+            layer.table,
+            kept,
+        )
+        if like not in known:
+            known[like] = _costs(layer, model, work, device, shares, kept)
         found.append(
-            LayerProfile(
-                name=layer.name,
-                forward=cycles,
-                backward=(3 if again else 2) * cycles,
-                exclusive=work.bytes_by_category(layer.part.weights),
-                tied={key: work.bytes_by_category(count) for key, count in layer.tied.items()},
-                temporary=work.width * (around + pairs),
-                backward_temporary=work.width * (around + pairs) + (kept if again else 0),
-                stash=(sum(map(tensors.__getitem__, reads)) if again else kept) * work.training,
-                kv_bytes=work.width * layer.part.cached,
-                inputs=reads,
-                outputs=(layer.name,),
+            msgspec.structs.replace(
+                known[like], name=layer.name, inputs=reads, outputs=(layer.name,)
             )
         )
     _require_countable(found)
     return ModelProfile(layers=tuple(found), tensors=tensors, name=name, training=work.training)
+
+
+def _written(layer: Layer, model: Model, work: Work) -> int:
+    """Return the tokens of a microbatch for which a layer computes: in generation, a head one."""
+    last = layer.logits and model.generates and not work.training
+    return work.microbatch if last else work.tokens
+
+
+def _costs(
+    layer: Layer, model: Model, work: Work, device: Roofline, shares: Shares, inputs: int
+) -> LayerProfile:
+    """Return the figures of a layer that reads so many bytes of `inputs`."""
+    part, t = layer.part, shares.tensor
+    tokens, out = _written(layer, model, work), model.width if layer.out is None else layer.out
+    pairs = work.pairs * part.heads * (not work.flash)
+    kept = tokens * (work.width * part.kept + part.masks)
+    kept += pairs * work.width + (pairs and work.pairs * part.dropped * (work.width + 1))
+    kept += tokens * out * 4 * layer.logits
+    kept = -(-kept // t)
+    again = work.training and work.recomputed and not layer.logits
+    around = tokens * (model.width + out + part.inner) + pairs
+    temporary = work.width * (-(-around // t) + (t > 1) * tokens * model.width)
+    dense, experts = shares.local(part)
+    if shares.zero == 3:
+        temporary += work.width * (dense + experts)
+    computed = device.cycles(
+        flops(part, work, tokens) / t, moved(layer, model, work, tokens, shares)
+    )
+    sent = gathered = 0
+    if shares.devices > 1:
+        sent = math.ceil(shares.exchange(layer, model, work, tokens))
+        gathered = math.ceil(shares.gathering(layer, work)) if shares.zero == 3 else 0
+    forward = computed + sent + gathered
+    backward = 2 * computed + sent + 2 * gathered  # gradients are summed up, too
+    return LayerProfile(
+        forward=forward,
+        backward=backward + again * (computed + sent),
+        exclusive=shares.held(dense, experts, work),
+        tied={key: shares.held(-(-count // t), 0, work) for key, count in layer.tied.items()},
+        temporary=temporary,
+        backward_temporary=temporary + (kept if again else 0),
+        stash=(inputs if again else kept) * work.training,
+        kv_bytes=-(-work.width * part.cached // copied(part, t)),
+    )

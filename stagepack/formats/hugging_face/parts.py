@@ -40,6 +40,14 @@ class Part:
         Tokens that causal attention sees at most; 0: all.
     experts, used, expert : int
         Number of experts of which a token meets `used`, and the weights of one.
+    gathered : tuple of int
+        Values that devices sharing the part gather before each section of it, and sum up behind.
+    routed : int
+        Values sent to experts, and back.
+    divisible : tuple of int
+        Heads and inner widths, which devices that share the part must divide.
+    groups : tuple of int
+        Heads of keys and values: as many devices divide them, or are a multiple and have copies.
     """
 
     weights: int = 0
@@ -56,6 +64,10 @@ class Part:
     experts: int = 0
     used: int = 0
     expert: int = 0
+    gathered: tuple[int, ...] = ()
+    routed: int = 0
+    divisible: tuple[int, ...] = ()
+    groups: tuple[int, ...] = ()
 
     def __add__(self, other: Part) -> Part:
         """Return both, one after the other."""
@@ -116,6 +128,9 @@ def attention(
         inner=2 * q + 2 * kv,
         cached=causal * 2 * kv,
         window=window,
+        gathered=(width,),
+        divisible=(heads,),
+        groups=(heads if groups is None else groups,),
     )
 
 
@@ -150,6 +165,9 @@ def latent_attention(
         kept=width + 2 * q_rank + q + 2 * rank + placed + q + v + v,
         inner=2 * q + 2 * v,
         cached=rank + placed,
+        gathered=(width,),
+        divisible=(heads,),
+        groups=(1,),
     )
 
 
@@ -174,6 +192,8 @@ def feed_forward(
         kept=width + (2 + gated) * inner,
         masks=dropout * width,
         inner=(2 + gated) * inner,
+        gathered=(width,),
+        divisible=(inner,),
     )
 
 
@@ -191,6 +211,9 @@ def mixture(width: int, inner: int, count: int, used: int) -> Part:
         experts=count,
         used=used,
         expert=one,
+        gathered=(width,),
+        routed=used * width,
+        divisible=(inner,),
     )
 
 
