@@ -4,7 +4,8 @@ What the file does not say is given beside it: the ``cluster`` (``4xh100``), ``t
 inference, ``sequence`` (4,096 tokens, or as many as the model was made for, if fewer), samples of a
 ``microbatch`` (1), ``dtype`` (that of the file), ``phase`` (prefill or decode), ``attention``
 (flash or eager), ``keep`` (all that the backward pass needs, or inputs of layers, which are then
-all recomputed; ``recompute`` chooses which), ``state_bytes`` of the optimiser for each weight (12:
+all recomputed; ``recompute`` chooses which), ``measured`` (a table of what layers cost),
+``state_bytes`` of the optimiser for each weight (12:
 a copy of the weight and two moments in 32 bits; 8 with weights in 32 bits), ``utilisation``, the
 share of the peak.
 
@@ -24,6 +25,7 @@ from stagepack.errors import InputError
 from stagepack.formats.hugging_face import families
 from stagepack.formats.hugging_face.costs import Roofline, Shares, Work, profile
 from stagepack.formats.hugging_face.fields import Fields
+from stagepack.formats.hugging_face.measured import overridden
 from stagepack.formats.known import stem_of
 from stagepack.instances import accelerators, clusters
 from stagepack.instances.documents import strict
@@ -87,10 +89,8 @@ def chain(named: Named, given: Words) -> PipelinePartition:
     if shares.devices > 1:
         whole = clusters.cluster(given["cluster"]).name
         given = {**given, "cluster": accelerators.cluster(whole, nodes, shares.devices)}
-    preset, cluster = clusters.machine(given)
-    share = given.get("utilisation", preset.utilisation)
-    own = Roofline(share * preset.flops_per_cycle, preset.memory_bandwidth)
-    made = profile(model, work, own, named.name, shares)
+    cluster, share = clusters.machine(given)[1], given.get("utilisation")
+    made = profiled(named, given, work, shares)
     if "speed" not in given:
         cluster = _with_speeds(cluster, made, model, work, share, shares)
     options: JsonObject = {"training": work.training, **job(given)}
@@ -107,6 +107,22 @@ def chain(named: Named, given: Words) -> PipelinePartition:
         forbidden_cuts=[names.index(second) for _, second in model.together],
         **options,
     )
+
+
+def profiled(named: Named, given: Words, work: Work, shares: Shares) -> ModelProfile:
+    """Return what the layers of a model cost on the first of its devices.
+
+    `work` and `shares` are those of the words that are `given`.
+    """
+    preset, share = clusters.machine(given)[0], given.get("utilisation")
+    nodes = accelerators.nodes(preset.cluster.name)
+    if nodes:
+        device = Roofline.of(nodes[0].of, share)
+    else:
+        reached = preset.utilisation if share is None else share
+        device = Roofline(reached * preset.flops_per_cycle, preset.memory_bandwidth)
+    made = profile(named.model, work, device, named.name, shares)
+    return overridden(made, given["measured"]) if "measured" in given else made
 
 
 def _told(named: Named, given: Words) -> str:
@@ -227,7 +243,7 @@ def _with_speeds(
     made: ModelProfile,
     model: families.Model,
     work: Work,
-    share: float,
+    share: float | None,
     shares: Shares,
 ) -> Cluster:
     """Return a cluster of unlike accelerators with the speeds that each has for a whole model.
@@ -241,8 +257,8 @@ def _with_speeds(
     made : ModelProfile
         The layers on the first device.
     model, work
-    share : float
-        Of the peak.
+    share : float, optional
+        Of the peak; None: what each device has.
     shares : Shares
     """
     nodes = accelerators.slowest(accelerators.nodes(cluster.name), shares.devices)
@@ -252,8 +268,7 @@ def _with_speeds(
     first = [layer.forward for layer in made.layers]
     speeds = {}
     for name, of in kinds.items():
-        giga = accelerators.CLOCK
-        roof = Roofline(share * of.tflops * 1e12 / giga, of.bandwidth * accelerators.GB / giga)
+        roof = Roofline.of(of, share)
         other = [layer.forward for layer in profile(model, work, roof, "", shares).layers]
         speeds[name] = sum(first) / sum(other)
         heavy = [one / its for one, its in zip(first, other, strict=True) if one * 100 > sum(first)]
@@ -294,6 +309,7 @@ WORDS: dict[str, Parameter] = {
     "data": Parameter("data", int, "copies of each stage, which share the samples", 1, 2**16),
     "expert": Parameter("expert", int, "copies of a stage that share its experts", 1, 2**16),
     "zero": Parameter("zero", int, "what copies divide: 1 optimiser, 2 gradients, 3 weights", 0, 3),
+    "measured": Parameter("measured", str, "table of figures that replace those of layers, .csv"),
     "overlap": Parameter("overlap", float, "hidden part of the time of gradients on links", 0, 1),
 }
 CONTEXTS = {KIND: GIVEN - {"kv_bytes"} | {*WORDS, "batch", "state_bytes", "utilisation"}}
