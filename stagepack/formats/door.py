@@ -174,7 +174,7 @@ def read_all(
         found = chosen.kind_of(data, kind)
         reader = chosen.reader
         parse = getattr(reader, "PARSERS", {}).get(found, reader.parse)
-        instances = parse(data, _beside(file, reader) | _said(context, chosen, found), file.name)
+        instances = parse(data, _beside(file, reader) | said(context, chosen, found), file.name)
     return list(instances) if name is None else [_select(instances, name, file)]
 
 
@@ -247,7 +247,7 @@ def _refuse_bytes(name: str, chosen: Format | None) -> NoReturn:
     raise InputError("is not text", remedy="give a text file in a known format")
 
 
-def _said(given: Words, chosen: Format, kind: str) -> JsonObject:
+def said(given: Words, chosen: Format, kind: str) -> JsonObject:
     """Return what was said beside a file of a `kind`, checked and converted; None: nothing."""
     understood, own = chosen.contexts[kind], getattr(chosen.reader, "WORDS", {})
     what = chosen.name if len(chosen.kinds) == 1 else f"{chosen.name} {kind}"
