@@ -1,9 +1,8 @@
 """What a model of Hugging Face serves on a cluster: latency against throughput, and what fits.
 
 Samples of L tokens are generated in m batches of b each, which follow one another through k stages.
-Every stage computes a token of a batch in its time, transfers included (the objective ``sum``); all
-stages together take the ``latency`` of a batch.  With the largest stage B and the latency Z, a
-sample gets a token after
+With the largest stage B, its transfers included (the objective ``sum``), and all stages together Z
+(``latency``), a sample gets a token after
 
     max(Z, m B)
 
@@ -11,11 +10,11 @@ and all samples b m of them in that time.  Both are taken where a sample is long
 after L - 1 others.  Stages hold the cache of all b m samples, and the working memory of whichever is
 larger: such a step, or reading one sample whole.
 
-For some b and m, the least of each part is exact, each over all stages that fit; the larger of both
-bounds the sum of both, and the better of the two answers is taken.  For some b, all m up to the
-first that keeps every stage busy may pay; one whose bound is beaten by a known point is left out.
+For some b and m, the best of all stages that fit is found exactly (:mod:`.paced`).  For some b, all
+m up to the first that keeps every stage busy may pay; one is left out where less memory for the
+cache, which only helps, would not make it better than a point that is known.
 
-Cost: two solves a point, three of the most tokens that fit for each batch.
+Cost: a search of stages for every point, three of the most tokens that fit for each batch.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from stagepack import files
-from stagepack.errors import InputError
+from stagepack.errors import CheckError, InputError
 from stagepack.formats import known
 from stagepack.formats.door import said
 from stagepack.formats.hugging_face.config import Named, chain, shares_of, work_of
@@ -38,8 +37,9 @@ from stagepack.instances.arrays import integer
 from stagepack.instances.documents import strict
 from stagepack.instances.pipeline import Objective, PipelinePartition, PipelineSolution
 from stagepack.instances.words import Words
-from stagepack.planning.served import Room, Serving, ServingPoint
-from stagepack.progress import clock
+from stagepack.planning.serving.answer import Room, Serving, ServingPoint
+from stagepack.planning.serving.paced import Paced, Pacing
+from stagepack.progress import Stopped, clock
 from stagepack.result import Result, Status
 from stagepack.solve import require_time, solve
 
@@ -114,20 +114,6 @@ def plan_serving(
         return _Search(named, given, context, ends).find(wanted)
 
 
-@dataclass(frozen=True)
-class _Pair:
-    """The best stages for so many batches under way: by their largest, and by all together."""
-
-    largest: Result[PipelineSolution]
-    whole: Result[PipelineSolution]
-    chain: PipelinePartition
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """What a stage and all together take at least."""
-        return float(self.largest.bound or 0), float(self.whole.bound or 0)
-
-
 @dataclass
 class _Search:
     """What is known while batches are tried; `context` tokens a sample."""
@@ -147,15 +133,17 @@ class _Search:
         fits = [self._largest(m, self.context) for m in range(1, k + 2)]
         batches = sorted({*_doubled(fits[0]), *filter(None, fits)}) if wanted is None else wanted
         found: list[ServingPoint] = []
-        for batch in batches:
-            found += self._points(batch, found)
+        try:
+            for batch in batches:
+                found += self._points(batch, found)
+        except Stopped:
+            self.whole = False
         points = [one for one in found if not any(_beats(other, one) for other in found)]
         points.sort(key=lambda one: (one.token_seconds, -one.tokens_a_second))
         if not points:
             reason = self._why(wanted)
-        exact = self.whole and all(one.gap is not None and one.gap <= SLACK for one in points)
+        done = Status.OPTIMAL if self.whole else Status.FEASIBLE
         nothing = Status.INFEASIBLE if self.whole else Status.UNKNOWN
-        done = Status.OPTIMAL if exact else Status.FEASIBLE
         return Serving(
             name=self.named.name,
             cluster=str(self.given["cluster"]),
@@ -258,58 +246,66 @@ class _Search:
 
     # ------------------------------------------------------------------ latency and throughput
 
-    def _pair(self, batch: int, microbatches: int) -> _Pair | None:
+    def _paced(self, batch: int, microbatches: int) -> Paced | None:
         """Return the best stages of so many batches; None where they do not fit."""
         tokens = batch * microbatches * self.context
-        step = self._decode(batch, self.context, objective=Objective.SUM, tokens=tokens)
-        largest = self._solved(step)
-        if largest.solution is None:
+        if self._tokens(batch, self.context) < tokens:
             return None
-        return _Pair(largest, self._solved(step.replace(objective=Objective.LATENCY)), step)
+        step = self._decode(batch, self.context, objective=Objective.SUM, tokens=tokens)
+        self.solves += 1
+        found = Pacing(step, self._pause).best(microbatches)
+        if found is not None:
+            _require_right(step, found, microbatches)
+        return found
+
+    def _pause(self) -> None:
+        if clock() >= self.ends:
+            raise Stopped
 
     def _points(self, batch: int, beside: Sequence[ServingPoint]) -> list[ServingPoint]:
         """Return what a batch may get, from the number under way that keeps all stages busy."""
-        first = self._pair(batch, 1)
-        if first is None:
+        if self._tokens(batch, self.context) < batch * self.context:
             return []
-        stage, whole = first.bounds
-        found: list[ServingPoint] = []
-        for m in range(max(1, math.ceil(whole / stage)), 0, -1):
-            if clock() >= self.ends:
-                self.whole = False
-                break
-            at_best = self._seconds(max(whole, m * stage))
-            most = batch * m * self._shares.data / at_best
-            if any(
-                one.token_seconds <= at_best * (1 + SLACK)
-                and one.tokens_a_second >= most * (1 - SLACK)
+        free = self._decode(batch, self.context, objective=Objective.SUM, tokens=batch * self.context)
+        pacing, found = Pacing(free, self._pause), list[ServingPoint]()
+        each = [pacing.best(1)]
+        while each[-1] is not None and not each[-1].busy:
+            each.append(pacing.best(len(each) + 1))
+        for m, at_best in reversed([*enumerate(each, 1)]):
+            seconds = math.inf if at_best is None else self._seconds(at_best.cycles)
+            rate = batch * m * self._shares.data / seconds
+            if not any(
+                one.token_seconds <= seconds and one.tokens_a_second >= rate
                 for one in (*beside, *found)
             ):
-                continue
-            pair = first if m == 1 else self._pair(batch, m)
-            if pair is not None:
-                found.append(self._point(pair, batch, m))
+                found += self._tried(batch, m, on=m == len(each))
         return found
 
-    def _point(self, pair: _Pair, batch: int, m: int) -> ServingPoint:
-        """Return the better of two answers for `m` batches under way."""
-        answers = [one.solution for one in (pair.largest, pair.whole) if one.solution is not None]
-        each = [(max(whole, m * stage), at) for at, (stage, whole) in
-                enumerate(map(lambda cut: _times(pair.chain, cut), answers))]  # fmt: skip
-        time, at = min(each)
-        stage, whole = pair.bounds
-        cut, prefill = answers[at], self._prefill(self.context)
-        longest, first = _times(prefill, cut)
-        copies, seconds = self._shares.data, self._seconds(time)
+    def _tried(self, batch: int, m: int, *, on: bool) -> list[ServingPoint]:
+        """Return what `m` batches get, and, if asked to go `on`, more until stages are busy."""
+        found: list[ServingPoint] = []
+        paced = self._paced(batch, m)
+        while paced is not None:
+            found.append(self._point(paced, batch, m))
+            if paced.busy or not on:
+                break
+            m += 1
+            paced = self._paced(batch, m)
+        return found
+
+    def _point(self, paced: Paced, batch: int, m: int) -> ServingPoint:
+        """Return what `m` batches under way get."""
+        cut, prefill = paced.solution, self._prefill(self.context)
+        first = float(prefill.replace(objective=Objective.LATENCY).evaluate(cut))
+        copies, seconds = self._shares.data, self._seconds(paced.cycles)
         return ServingPoint(
             batch=batch,
             microbatches=m,
             samples=batch * m * copies,
             token_seconds=seconds,
-            bound_seconds=self._seconds(max(whole, m * stage)),
             tokens_a_second=batch * m * copies / seconds,
             first_token_seconds=self._seconds(first),
-            prefill_tokens_a_second=self.context * copies / self._seconds(longest),
+            prefill_tokens_a_second=self.context * copies / self._seconds(prefill.evaluate(cut)),
             boundaries=tuple(cut.boundaries),
         )
 
@@ -325,10 +321,16 @@ class _Search:
         return self._solved(step).reason
 
 
-def _times(instance: PipelinePartition, cut: PipelineSolution) -> tuple[float, float]:
-    """Return what the largest stage of a cut takes, and all of them."""
-    stage = instance.replace(objective=Objective.SUM).evaluate(cut)
-    return float(stage), float(instance.replace(objective=Objective.LATENCY).evaluate(cut))
+def _require_right(instance: PipelinePartition, found: Paced, batches: int) -> None:
+    """Refuse stages that the instance's own checker, and its evaluation, do not confirm.
+
+    `found` is for so many `batches`.
+    """
+    stage = instance.evaluate(found.solution)
+    whole = instance.replace(objective=Objective.LATENCY).evaluate(found.solution)
+    wrong = instance.check(found.solution)
+    if wrong or not math.isclose(found.cycles, max(whole, batches * stage), rel_tol=SLACK):
+        raise CheckError(f"stages of {batches} batches are not what they were found as: {wrong}")
 
 
 def _doubled(most: int) -> list[int]:

@@ -9,12 +9,12 @@ from stagepack import files
 from stagepack.contracts import JsonObject
 from stagepack.report import format as as_text
 from stagepack.report.table import Account, Head, Sheet
-from stagepack.result import Status, relative_gap
+from stagepack.result import Status
 from stagepack.shown import ShownRows
 
 COLUMNS = (
-    "batch", "microbatches", "samples", "token_seconds", "bound_seconds", "gap",
-    "tokens_a_second", "first_token_seconds", "prefill_tokens_a_second", "boundaries",
+    "batch", "microbatches", "samples", "token_seconds", "tokens_a_second",
+    "first_token_seconds", "prefill_tokens_a_second", "boundaries",
 )  # fmt: skip
 
 
@@ -30,8 +30,6 @@ class ServingPoint:
         Under way together, on all copies.
     token_seconds : float
         Between two tokens of a sample.
-    bound_seconds : float
-        What that is at least, with any stages and so many samples.
     tokens_a_second : float
         Of all samples, while they are generated.
     first_token_seconds, prefill_tokens_a_second : float
@@ -45,16 +43,10 @@ class ServingPoint:
     microbatches: int
     samples: int
     token_seconds: float
-    bound_seconds: float
     tokens_a_second: float
     first_token_seconds: float
     prefill_tokens_a_second: float
     boundaries: tuple[int, ...]
-
-    @property
-    def gap(self) -> float | None:
-        """Relative gap between latency and its bound."""
-        return relative_gap(self.token_seconds, self.bound_seconds)
 
     def to_row(self) -> JsonObject:
         """Return the point as plain data."""
@@ -153,12 +145,14 @@ class Serving(ShownRows):
             ("most tokens", f"{_tokens(busiest.tokens_a_second)} a second, for "
              f"{as_text.plural(busiest.samples, 'sample')} together"),
             ("batches tried", f"{_listed(self.batches)}, as many under way as pay"),
+            ("counted", f"the last token of samples of {self.context:,} each, their prompts read one "
+             "at a time; times are estimates"),
             ("longest sample", f"{self.largest_context:,} tokens, one for each stage"),
         ]  # fmt: skip
         return [Head([head], figures), Account(lines), self._front(), self._rooms()]
 
     def _front(self) -> Sheet:
-        header = ("samples", "batch", "under way", "a token", "at least", "tokens/s",
+        header = ("samples", "batch", "under way", "a token", "tokens/s",
                   "first token", "prefill/s")  # fmt: skip
         rows = [
             [
@@ -166,7 +160,6 @@ class Serving(ShownRows):
                 f"{one.batch:,}",
                 f"{one.microbatches:,}",
                 _time(one.token_seconds),
-                _time(one.bound_seconds),
                 _tokens(one.tokens_a_second),
                 _time(one.first_token_seconds),
                 _tokens(one.prefill_tokens_a_second),
@@ -174,7 +167,7 @@ class Serving(ShownRows):
             for one in self.points
         ]
         above = "time between tokens against tokens of all samples; then the first token"
-        return Sheet(header, rows, spare=("prefill/s", "at least"), above=above)
+        return Sheet(header, rows, spare=("prefill/s",), above=above)
 
     def _rooms(self) -> Sheet:
         rows = [[f"{one.context:,}", f"{one.samples:,}", f"{one.batch:,}"] for one in self.rooms]
