@@ -25,9 +25,7 @@ from stagepack.result import Status
 
 
 def serving(
-    model: Annotated[
-        str, typer.Argument(metavar="CONFIG", help="A config.json of Hugging Face.")
-    ],
+    model: Annotated[str, typer.Argument(metavar="CONFIG", help="A config.json of Hugging Face.")],
     context: JsonObject,
     tokens_each: Annotated[
         int | None,

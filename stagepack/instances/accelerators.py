@@ -199,7 +199,7 @@ def _said(figures: msgspec.Struct | None) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class Node:
-    """Some equal devices of a node, what each is, and links: within, to other nodes, to the host."""
+    """Some equal devices of a node, what each is, and links: inside, to other nodes and host."""
 
     name: str
     devices: int

@@ -82,7 +82,9 @@ def preset(name: str) -> Preset:
     if found is None:
         remedy = f"known are {', '.join(names())}, 2x8xh100 (two nodes), h100:4+a100-80:4, and a "
         raise InputError(
-            f"unknown cluster {name!r}", field="cluster", remedy=f"{remedy}FILE{accelerators.FILE} of your own"
+            f"unknown cluster {name!r}",
+            field="cluster",
+            remedy=f"{remedy}FILE{accelerators.FILE} of your own",
         )
     return found
 

@@ -79,7 +79,9 @@ def test_what_a_file_does_not_say_stays(tmp_path: Path) -> None:
     cluster = figures(tmp_path, devices={"a100-80": {"tflops": 1}}, links={"pcie4": {"rate": 1}})
     assert clusters.cluster(cluster).devices == clusters.cluster("2xh100").devices
     named = cluster.replace("@", "@pcie4@")
-    assert clusters.cluster(named).devices[0].recv.GBps == 10**9 / 2**30
+    link = clusters.cluster(named).devices[0].recv
+    assert link is not None
+    assert link.GBps == 10**9 / 2**30
     assert clusters.cluster(named.replace("2xh100", "2xa100-80")).devices[0].speed == 1
 
 
@@ -114,7 +116,7 @@ def test_measured_layers_take_the_place_of_estimates(tmp_path: Path) -> None:
     given: dict[str, Any] = {"training": True, "sequence": 1024}
     own = chain("llama.json", "2xh100", **given)
     found = chain("llama.json", "2xh100", measured=str(table), **given)
-    names = list(found.layer_names)
+    names = list(found.layer_names or ())
     plain, third = names.index("model.layers.7"), names.index("model.layers.3")
     assert found.forward[plain] == 10_000_000
     assert found.backward[plain] == 20_000_000  # twice, as estimated

@@ -14,12 +14,11 @@ import numpy as np
 import pytest
 
 import stagepack as sp
-from stagepack.cli import app
 from stagepack.errors import InputError
 from stagepack.instances.pipeline import Objective
 from stagepack.planning.serving import search
 from stagepack.planning.serving.paced import Pacing
-from typer.testing import CliRunner
+from tests.cli.shell import run
 
 HOME = Path(__file__).parents[2] / "examples"
 TINY = {
@@ -121,9 +120,7 @@ def chain_of(path: Path, cluster: str, batch: int, **words: Any) -> sp.PipelineP
     step = sp.read(path, kind="pipeline-partition", cluster=cluster, phase="decode",
                    microbatch=batch, sequence=CONTEXT - 1, objective="sum", **words)  # fmt: skip
     read = sp.read(path, kind="pipeline-partition", cluster=cluster, sequence=CONTEXT, tokens=0)
-    found: sp.PipelinePartition = step.replace(
-        temporary=np.maximum(step.temporary, read.temporary)
-    )
+    found: sp.PipelinePartition = step.replace(temporary=np.maximum(step.temporary, read.temporary))
     return found
 
 
@@ -135,7 +132,9 @@ def test_the_front_is_that_of_all_stages_and_batches(tmp_path: Path, seed: int) 
     for batch in (1, 2, 3, 7):
         for m in itertools.count(1):
             chain = chain_of(path, cluster, batch, tokens=batch * m * CONTEXT)
-            some = [max(whole, m * stage) for stage, whole in (times(chain, c) for c in cuts(chain))]
+            some = [
+                max(whole, m * stage) for stage, whole in (times(chain, c) for c in cuts(chain))
+            ]
             if not some or m > 6:  # more only wait for each other, of three stages
                 break
             every.append((min(some) / 1e9, batch * m * 1e9 / min(some)))
@@ -157,8 +156,7 @@ def test_the_front_is_that_of_all_stages_and_batches(tmp_path: Path, seed: int) 
 def test_the_most_samples_are_those_beside_which_no_more_fit(tmp_path: Path, seed: int) -> None:
     path, cluster = model(tmp_path, seed)
     found = sp.plan_serving(path, cluster, context=CONTEXT)
-    (room,) = [one for one in found.rooms if one.context == CONTEXT] or [None]
-    largest = 0 if room is None else room.batch
+    largest = max((one.batch for one in found.rooms if one.context == CONTEXT), default=0)
     k = found.stages
     for batch in range(1, largest + 3):
         chain = chain_of(path, cluster, batch, tokens=batch * k * CONTEXT)
@@ -204,7 +202,8 @@ def test_what_is_wrong_is_refused_by_name(said: dict[str, Any], field: str) -> N
 
 def test_models_that_write_nothing_serve_nothing(tmp_path: Path) -> None:
     config = {"model_type": "bert", "hidden_size": 16, "num_hidden_layers": 1, "vocab_size": 9,
-              "num_attention_heads": 2, "intermediate_size": 16, "max_position_embeddings": 64}  # fmt: skip
+              "num_attention_heads": 2, "intermediate_size": 16,
+              "max_position_embeddings": 64}  # fmt: skip
     path = tmp_path / "bert.json"
     path.write_text(json.dumps(config))
     with pytest.raises(InputError, match="token by token"):
@@ -214,18 +213,17 @@ def test_models_that_write_nothing_serve_nothing(tmp_path: Path) -> None:
 def test_the_command_says_what_is_answered(tmp_path: Path) -> None:
     path, _ = model(tmp_path)
     front = tmp_path / "front.csv"
-    run = CliRunner().invoke(
-        app,
-        ["serving", str(path), "--cluster", "2xh100", "--context", "24", "--batches", "1,4",
-         "--csv", str(front)],
-    )  # fmt: skip
-    assert run.exit_code == 0, run.output
-    assert "tiny: OPTIMAL, inference, 24 tokens a sample, 2 stages on 2xh100" in run.output
+    said = ("--context", "24", "--batches", "1,4", "--csv", front)
+    done = run("serving", path, "--cluster", "2xh100", *said)
+    assert done.returncode == 0, done.stderr
+    assert "tiny: OPTIMAL, inference, 24 tokens a sample, 2 stages on 2xh100" in done.stdout
     assert front.read_text().startswith("batch,microbatches,samples,token_seconds")
+    told = json.loads(run("serving", path, "--cluster", "2xh100", *said[:4], "--json").stdout)
+    assert [point["batch"] for point in told["points"]] == [1, 4]
     for words, code in (
         (["layers.csv", "--cluster", "4xh100"], 2),
         (["llama.json"], 2),
         (["llama.json", "--cluster", "4xh100", "--batches", "x"], 2),
         (["llama.json", "--cluster", "1xh100"], 3),
     ):
-        assert CliRunner().invoke(app, ["serving", str(HOME / words[0]), *words[1:]]).exit_code == code
+        assert run("serving", HOME / words[0], *words[1:]).returncode == code

@@ -2,8 +2,9 @@
 
 A layer takes max(flops / (achieved share * peak), bytes moved / achieved bandwidth of memory), and
 what it takes to launch; its backward pass takes twice as long.  Products, those of experts and
-pairs of tokens have shares of their own, and their times add up.  Moved are its weights (of experts those that some token meets, of
-tables one row a token), what it reads and writes, and while a token is generated the cache.
+pairs of tokens have shares of their own, and their times add up.  Moved are its weights (of experts
+those that some token meets, of tables one row a token), what it reads and writes, and while a token
+is generated the cache.
 
 With microbatches of b samples of s tokens, values of w bytes and n = b s tokens (b in decoding):
 
@@ -224,7 +225,9 @@ class Roofline:
         own = device.products if share is None else share
         each = (device.experts / own, device.attention / own) if share is None else (1.0, 1.0)
         bandwidth = device.reads * device.bandwidth * GB / CLOCK
-        return cls(own * device.tflops * 1e12 / CLOCK, bandwidth, *each, device.launch * CLOCK / 1e6)
+        return cls(
+            own * device.tflops * 1e12 / CLOCK, bandwidth, *each, device.launch * CLOCK / 1e6
+        )
 
     def cycles(self, flops: Flops, moved: float, devices: int = 1) -> int:
         """Return how long work takes that some `devices` share, in whole cycles."""

@@ -1,10 +1,10 @@
 """Measured figures in place of estimated ones: a table of layers by name.
 
 Its columns are those of tables of layers (:mod:`stagepack.formats.layer_table`).  A name may hold
-``*``, as in ``model.layers.*``, for all layers alike; where several lines name a layer, the last one
-that has a figure counts.  What a line leaves empty stays estimated.  A measured forward pass changes
-the backward pass in proportion, unless that is measured as well.  Times are nanoseconds on the first
-device, with its part of a layer and all that it waits for; bytes are those of a device.
+``*``, as in ``model.layers.*``, for all layers alike; where several lines name a layer, the last
+that has a figure counts.  What a line leaves empty stays estimated.  A measured forward pass
+changes the backward pass in proportion, unless that is measured as well.  Times are nanoseconds on
+the first device, with its part of a layer and all that it waits for; bytes are those of a device.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def overridden(made: ModelProfile, path: str) -> ModelProfile:
         return _overridden(made, layer_table.table(files.read(path), needed="name"))
     except InputError as error:
         where = f"{path}: {error.field}" if error.field else path
-        raise InputError(f"{where}: {error.problem}", field="measured", remedy=error.remedy) from None
+        raise InputError(
+            f"{where}: {error.problem}", field="measured", remedy=error.remedy
+        ) from None
 
 
 def _overridden(made: ModelProfile, table: layer_table.Table) -> ModelProfile:
@@ -73,7 +75,9 @@ def _overridden(made: ModelProfile, table: layer_table.Table) -> ModelProfile:
 
 def _changed(layer: LayerProfile, said: dict[str, Any]) -> LayerProfile:
     """Return a layer with what was `said` of it."""
-    new = {name: said[name] for name in ("forward", "backward", "stash") if name in said}
+    new: dict[str, Any] = {
+        name: said[name] for name in ("forward", "backward", "stash") if name in said
+    }
     if "forward" in said and "backward" not in said and layer.forward:
         new["backward"] = round(layer.backward * said["forward"] / layer.forward)
     if "exclusive" in said:

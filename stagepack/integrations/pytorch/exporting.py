@@ -26,15 +26,16 @@ FAILURES = (
 )  # fmt: skip
 """What the code of a module may end with; torch's own are RuntimeErrors."""
 END = re.compile(
-    r" \(unhinted| Caused by:| If this type holds| Export only supports| For more information| Explanation:| This error happens|"
+    r" \(unhinted| Caused by:| If this type holds| Export only supports| For more information|"
+    r" Explanation:| This error happens|"
     r"If you're using torch\.compile"
 )
 """Where torch goes on with what helps nobody here."""
 BRANCHES = ("data-dependent", "dynamic control flow", ".item()")
 """What torch says of control flow that depends on values."""
 RUNS = (
-    "give inputs on which module(*sample_inputs, **kwargs) runs by itself; if it does, wrap it in a "
-    "module that does before what is not an operator of PyTorch's, and takes its result as an input"
+    "give inputs on which module(*sample_inputs, **kwargs) runs by itself; if it does, wrap it in "
+    "a module that does before what is not an operator of PyTorch's, and takes its result as an input"
 )
 CURES = {
     BRANCHES: "take control flow that depends on data out of it, as by torch.where or torch.cond",
@@ -120,7 +121,7 @@ def _exported(module: nn.Module, inputs: tuple[Any, ...], kwargs: dict[str, Any]
 def _refuse(
     error: Exception, module: nn.Module, inputs: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> NoReturn:
-    """Say why a module cannot be traced for `inputs` and `kwargs`: the `error`, and where it was."""
+    """Say why a module cannot be traced for `inputs` and `kwargs`: the `error`, and where."""
     place = _place(module, inputs, kwargs) or type(module).__name__
     said = " ".join(str(error).split())
     reason = END.split(said)[0].rstrip(" .")[:300] or type(error).__name__
@@ -206,7 +207,9 @@ def _remedy(error: Exception, module: nn.Module) -> str:
     said = str(error)
     if isinstance(error, GuardOnDataDependentSymNode):
         return CURES[BRANCHES]
-    cure = next((cure for parts, cure in CURES.items() if any(part in said for part in parts)), RUNS)
+    cure = next(
+        (cure for parts, cure in CURES.items() if any(part in said for part in parts)), RUNS
+    )
     return cure.format(takes=inspect.signature(module.forward))
 
 

@@ -7,8 +7,8 @@ With the largest stage B, its transfers included (the objective ``sum``), and al
     max(Z, m B)
 
 and all samples b m of them in that time.  Both are taken where a sample is longest: its last token,
-after L - 1 others.  Stages hold the cache of all b m samples, and the working memory of whichever is
-larger: such a step, or reading one sample whole.
+after L - 1 others.  Stages hold the cache of all b m samples, and the working memory of the larger
+of two: such a step, and reading one sample whole.
 
 For some b and m, the best of all stages that fit is found exactly (:mod:`.paced`).  For some b, all
 m up to the first that keeps every stage busy may pay; one is left out where less memory for the
@@ -43,7 +43,16 @@ from stagepack.progress import Stopped, clock
 from stagepack.result import Result, Status
 from stagepack.solve import require_time, solve
 
-OWN = ("training", "phase", "objective", "tokens", "microbatch", "batch", "microbatches", "sequence")
+OWN = (
+    "training",
+    "phase",
+    "objective",
+    "tokens",
+    "microbatch",
+    "batch",
+    "microbatches",
+    "sequence",
+)
 """Words that are decided here."""
 SHORTEST = 1024
 """Tokens of the shortest samples of which is told how many fit."""
@@ -109,7 +118,9 @@ def plan_serving(
         given = said(words, form, PipelinePartition.kind)
         named = Named.read(data, path.name)
         context = work_of(named, given).sequence
-        wanted = None if batches is None else sorted({integer(b, "batches", least=1) for b in batches})
+        wanted = (
+            None if batches is None else sorted({integer(b, "batches", least=1) for b in batches})
+        )
         ends = math.inf if time_limit is None else clock() + time_limit
         return _Search(named, given, context, ends).find(wanted)
 
@@ -232,7 +243,7 @@ class _Search:
         return found
 
     def _longest(self, k: int) -> int:
-        """Return the most tokens of a sample of which `k` fit, as far as the model has positions."""
+        """Return the most tokens of a sample of which `k` fit, and the model has positions for."""
         most = self.named.model.positions or 2**24
         low, high = 1, 2
         while high <= most and clock() < self.ends and self._tokens(1, high) >= k * high:
@@ -266,7 +277,9 @@ class _Search:
         """Return what a batch may get, from the number under way that keeps all stages busy."""
         if self._tokens(batch, self.context) < batch * self.context:
             return []
-        free = self._decode(batch, self.context, objective=Objective.SUM, tokens=batch * self.context)
+        free = self._decode(
+            batch, self.context, objective=Objective.SUM, tokens=batch * self.context
+        )
         pacing, found = Pacing(free, self._pause), list[ServingPoint]()
         each = [pacing.best(1)]
         while each[-1] is not None and not each[-1].busy:
@@ -340,5 +353,7 @@ def _doubled(most: int) -> list[int]:
 
 def _beats(one: ServingPoint, other: ServingPoint) -> bool:
     """Whether a point is better than another in one figure, and no worse in both."""
-    mine, its = (one.token_seconds, -one.tokens_a_second), (other.token_seconds, -other.tokens_a_second)  # fmt: skip
-    return mine != its and mine[0] <= its[0] and mine[1] <= its[1]
+    (mine, much), (its, less) = (
+        (point.token_seconds, point.tokens_a_second) for point in (one, other)
+    )
+    return (mine, much) != (its, less) and mine <= its and much >= less

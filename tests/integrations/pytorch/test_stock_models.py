@@ -1,4 +1,4 @@
-"""Models of Hugging Face's transformers as they come: layers, weights and products of config.json."""
+"""Models of Hugging Face's transformers as they come, beside the layers of their config.json."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class Odd:
         self.value = value
 
 
-class Maker(torch.nn.Module):  # type: ignore[misc, name-defined]
+class Maker(torch.nn.Module):  # type: ignore[name-defined]
     """Makes what `make` does of a product."""
 
     def __init__(self, make: Any) -> None:
