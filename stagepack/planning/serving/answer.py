@@ -147,8 +147,8 @@ class Serving(ShownRows):
             ("most tokens", f"{_tokens(busiest.tokens_a_second)} a second, for "
              f"{as_text.plural(busiest.samples, 'sample')} together"),
             ("batches tried", f"{_listed(self.batches)}, as many under way as pay"),
-            ("counted", f"the last token of samples of {self.context:,} each, prompts read one at a "
-             "time; times are estimates"),
+            ("counted", f"the last token of samples of {self.context:,} each, prompts read one at "
+             "a time; times are estimates"),
             ("longest sample", f"{self.largest_context:,} tokens, one for each stage"),
         ]  # fmt: skip
         return [Head([head], figures), Account(lines), self._front(), self._rooms()]
