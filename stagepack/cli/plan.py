@@ -83,6 +83,15 @@ def plan(
         int | None,
         option(METHOD, "Samples of a microbatch; those of the model where left out.", metavar="N"),
     ] = None,
+    global_batch: Annotated[
+        int | None,
+        option(
+            METHOD,
+            "Samples of a step of a config.json: tensor, pipeline, data and expert degrees, "
+            "microbatches and recomputation are chosen, too (--set tensor=8 gives one).",
+            metavar="N",
+        ),
+    ] = None,
     threads: Threads = 1,
     seed: Seed = 0,
     time_limit: Annotated[
@@ -108,6 +117,18 @@ def plan(
     from stagepack.planning.search import DRAWN
 
     require_writable(output, plot, html, export, source=model)
+    if global_batch is not None:
+        from stagepack.cli.layouts import choose
+
+        others: JsonObject = {
+            "--remote": remote,
+            "--local": local,
+            "--batch": batch,
+            "--split": split,
+        }
+        others |= {"--plot": plot, "--html": html}
+        limits = {"threads": threads, "seed": seed, "time_limit": time_limit or None}
+        choose(model, context, global_batch, others, limits, output, export, as_, as_json=as_json)
     if batch is not None:
         context = {**context, "batch": batch}
     if plot is not None:

@@ -18,6 +18,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,7 @@ def preset(name: str) -> Preset:
     return found
 
 
+@cache
 def _named(name: str) -> Preset | None:
     """Return the preset called `name`; None where there is none."""
     found = re.fullmatch(r"(ipu-pod|generic-)([1-9][0-9]{0,5})", name)

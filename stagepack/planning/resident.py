@@ -31,7 +31,7 @@ from stagepack.heuristics.schedule.lower_bounds import bounds
 from stagepack.instances.packing.stage import stage_packing
 from stagepack.instances.pipeline import PipelinePartition, PipelineSolution, choices
 from stagepack.instances.pipeline.check import stage_memory
-from stagepack.instances.schedule import ScheduleSolution
+from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
 from stagepack.instances.schedule.check import measure
 from stagepack.instances.schedule.partition import waiting
 from stagepack.planning.stages import Level, Structure
@@ -261,7 +261,24 @@ class Resident(Tries):
         if self.best is not None and least >= self.best[0]:
             self.note(in_flight, lent, Status.FEASIBLE, "no schedule of its stages is faster")
             return Outcome([], least)
-        timed: Result[ScheduleSolution] = self.ask(schedule)
+        return self.along(cut, schedule, self.ask(schedule), lent, least)
+
+    def along(
+        self,
+        cut: Level,
+        schedule: PipelineSchedule,
+        timed: Result[ScheduleSolution],
+        lent: int = 0,
+        least: int = 0,
+    ) -> Outcome:
+        """Go on with stages, their `schedule` and its answer: place what they keep.
+
+        `least` is a bound on that schedule, and `lent` that of an :class:`.Attempt`.
+        """
+        partition: Any = cut.instance
+        in_flight = partition.microbatches
+        given = Structure(cut, {}, self.microbatches, split=self.split)
+        chain, stages = given.chain, cut.result.solution.stages
         least = max(least, int(timed.bound or 0))
         if timed.solution is None or timed.objective is None:
             self.note(in_flight, lent, timed.status, timed.reason)

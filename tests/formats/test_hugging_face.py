@@ -96,7 +96,7 @@ def test_a_layer_by_hand() -> None:
     result = sp.solve(serving)
     stage = sp.estimate(serving, result).stages[1]
     assert (stage.end - stage.first, stage.compute) == (20, 294_465_160)
-    assert stage.recv == 149_130
+    assert stage.recv == 152_530  # 3.4 us before it
 
 
 @pytest.mark.parametrize("flash", [True, False])

@@ -85,12 +85,14 @@ def chain(named: Named, given: Words) -> PipelinePartition:
             + ", ".join(accelerators.ACCELERATORS),
         )
     work, shares = work_of(named, given), shares_of(named, given)
-    nodes = shares.nodes
     if shares.devices > 1:
         whole = clusters.cluster(given["cluster"]).name
-        given = {**given, "cluster": accelerators.cluster(whole, nodes, shares.devices)}
-    cluster, share = clusters.machine(given)[1], given.get("utilisation")
-    made = profiled(named, given, work, shares)
+        width = shares.devices
+        given = {**given, "cluster": accelerators.cluster(whole, shares.nodes, width)}
+    cluster, (own, share) = clusters.machine(given)[1], roofline(given)
+    made = profile(model, work, own, named.name, shares)
+    if "measured" in given:
+        made = overridden(made, given["measured"])
     if "speed" not in given:
         cluster = _with_speeds(cluster, made, model, work, share, shares)
     options: JsonObject = {"training": work.training, **job(given)}
@@ -109,20 +111,14 @@ def chain(named: Named, given: Words) -> PipelinePartition:
     )
 
 
-def profiled(named: Named, given: Words, work: Work, shares: Shares) -> ModelProfile:
-    """Return what the layers of a model cost on the first of its devices.
-
-    `work` and `shares` are those of the words that are `given`.
-    """
+def roofline(given: Words) -> tuple[Roofline, float | None]:
+    """Return the first of the devices that are given, and the share of all peaks, if it is said."""
     preset, share = clusters.machine(given)[0], given.get("utilisation")
     nodes = accelerators.nodes(preset.cluster.name)
     if nodes:
-        device = Roofline.of(nodes[0].of, share)
-    else:
-        reached = preset.utilisation if share is None else share
-        device = Roofline(reached * preset.flops_per_cycle, preset.memory_bandwidth)
-    made = profile(named.model, work, device, named.name, shares)
-    return overridden(made, given["measured"]) if "measured" in given else made
+        return Roofline.of(nodes[0].of, share), share
+    reached = preset.utilisation if share is None else share
+    return Roofline(reached * preset.flops_per_cycle, preset.memory_bandwidth), share
 
 
 def _told(named: Named, given: Words) -> str:
@@ -143,9 +139,9 @@ def shares_of(named: Named, given: Words) -> Shares:
     shares = Shares(
         nodes, **degrees, zero=given.get("zero", 1), overlap=given.get("overlap", OVERLAP)
     )
-    if shares.devices == shares.expert == 1:
+    if shares.devices == shares.expert == 1 and "pipeline" not in given:
         return shares
-    named_first = next(name for name, count in degrees.items() if count > 1)
+    named_first = next((name for name, count in degrees.items() if count > 1), "pipeline")
     if not nodes or "devices" in given:
         raise InputError(
             "needs accelerators by name",
@@ -156,6 +152,13 @@ def shares_of(named: Named, given: Words) -> Shares:
     if wrong:
         field, problem = wrong
         raise InputError(problem, field=field, remedy="give a divisor")
+    stages = sum(node.devices for node in nodes) // shares.devices
+    if given.get("pipeline", stages) != stages:
+        raise InputError(
+            f"{given['pipeline']} stages of {shares.devices} devices, but there are {stages}",
+            field="pipeline",
+            remedy="leave it out, or give other degrees",
+        )
     return shares
 
 
@@ -305,6 +308,7 @@ WORDS: dict[str, Parameter] = {
     "phase": Parameter(
         "phase", str, "of inference: all tokens, or the next one", choices=("prefill", "decode")
     ),
+    "pipeline": Parameter("pipeline", int, "stages: what is left of the devices", 1, 2**16),
     "tensor": Parameter("tensor", int, "devices that share each layer", 1, 2**16),
     "data": Parameter("data", int, "copies of each stage, which share the samples", 1, 2**16),
     "expert": Parameter("expert", int, "copies of a stage that share its experts", 1, 2**16),

@@ -27,7 +27,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -165,6 +165,15 @@ class Shares:
             sent += ways * sum(tensor.all_gather(tokens * one * work.width) for one in gathered)
         return sent
 
+    def passes(self, layer: Layer, model: Model, work: Work) -> float:
+        """Return the nanoseconds on links of all passes of a layer over a microbatch."""
+        if self.devices == 1:
+            return 0.0
+        sent = self.exchange(layer, model, work, _written(layer, model, work))
+        gathered = self.gathering(layer, work) if self.zero == 3 else 0.0
+        again = work.recomputed and not layer.logits
+        return (1 + work.training * (1 + again)) * sent + (1 + 2 * work.training) * gathered
+
     def gathering(self, layer: Layer, work: Work) -> float:
         """Return the nanoseconds in which copies gather the weights of a layer, or the sums of
         their gradients' parts.
@@ -176,7 +185,7 @@ class Shares:
 
         Where their optimisers have parts, they gather the new weights as well.
         """
-        if not work.training or self.zero == 3:
+        if self.data == 1 or not work.training or self.zero == 3:
             return 0.0
         if self.zero:
             return 2 * self.gathering(layer, work)
@@ -271,17 +280,17 @@ def copied(part: Part, tensor: int) -> int:
     return min((tensor, *part.groups))
 
 
-def _require_countable(layers: Sequence[LayerProfile]) -> None:
-    """Refuse layers of so many bytes or cycles that sums of them could not be kept."""
-    most = LARGEST // len(layers)
-    for layer in layers:
+def _require_countable(layers: Sequence[tuple[str, LayerProfile]], many: int) -> None:
+    """Refuse layers of so many bytes or cycles that sums of `many` could not be kept."""
+    most = LARGEST // many
+    for name, layer in layers:
         held = (*layer.exclusive.values(), *map(sum, map(dict.values, map(layer.held, layer.tied))))
         if (
             max(*held, layer.temporary, layer.backward_temporary, layer.stash, layer.backward)
             > most
         ):
             raise InputError(
-                f"the layers are too large: {layer.name!r} has more than {most:,} bytes or cycles",
+                f"the layers are too large: {name!r} has more than {most:,} bytes or cycles",
                 field="model_type",
                 remedy="check the sizes in the file, and sequence and microbatch",
             )
@@ -300,43 +309,65 @@ def profile(
     shares : Shares
         Of which the device is one.
     """
+    costs = costs_by_kind(model, work, device, shares)
     tensors: dict[str, int] = {}
     found: list[LayerProfile] = []
-    known: dict[tuple[Any, ...], LayerProfile] = {}
-    t = shares.tensor
-    entry = work.tokens * model.entry * (ID if model.ids else work.width)
-    for layer in model.layers:
+    for layer, like in zip(model.layers, model.like, strict=True):
         if layer.mtp and not work.training:
             continue
-        out = model.width if layer.out is None else layer.out
         before = found[-1].outputs if found else ()
         if layer.fresh or not found:
-            tensors[f"inputs of {layer.name}"] = entry
+            tensors[f"inputs of {layer.name}"] = _entry(model, work)
             before = (f"inputs of {layer.name}",)
         reads = tuple(dict.fromkeys((*before, *filter(None, [layer.reads]))))
-        # Logits stay where the loss is, a number, computed of them.
-        last = layer.logits and work.training
-        tensors[layer.name] = (
-            4 if last else -(-_written(layer, model, work) * out * work.width // t)
-        )
-        kept = sum(map(tensors.__getitem__, reads))
-        like = (
-            id(layer.part),
-            tuple(layer.tied.items()),
-            layer.out,
-            layer.logits,
-            layer.table,
-            kept,
-        )
-        if like not in known:
-            known[like] = _costs(layer, model, work, device, shares, kept)
+        tensors[layer.name] = _output(layer, model, work, shares)
         found.append(
             msgspec.structs.replace(
-                known[like], name=layer.name, inputs=reads, outputs=(layer.name,)
+                costs[like], name=layer.name, inputs=reads, outputs=(layer.name,)
             )
         )
-    _require_countable(found)
     return ModelProfile(layers=tuple(found), tensors=tensors, name=name, training=work.training)
+
+
+def costs_by_kind(
+    model: Model, work: Work, device: Roofline, shares: Shares = ALONE
+) -> dict[int, LayerProfile]:
+    """Return the figures of layers, without names, by the first of all that cost as much.
+
+    `model`, `work`, `device` and `shares` are those of :func:`profile`.
+    """
+    found: dict[int, LayerProfile] = {}
+    last: Layer | None = None
+    for layer, like in zip(model.layers, model.like, strict=True):
+        if layer.mtp and not work.training:
+            continue
+        if like not in found:
+            before = None if layer.fresh else last
+            read = _entry(model, work)
+            if before is not None:
+                read = _output(before, model, work, shares)
+            if layer.reads and (before is None or before.name != layer.reads):
+                other = next(one for one in model.layers if one.name == layer.reads)
+                read += _output(other, model, work, shares)
+            found[like] = _costs(layer, model, work, device, shares, read)
+        last = layer
+    _require_countable(
+        [(model.layers[at].name, one) for at, one in found.items()], len(model.layers)
+    )
+    return found
+
+
+def _entry(model: Model, work: Work) -> int:
+    """Return the bytes of a microbatch of the model's inputs."""
+    return work.tokens * model.entry * (ID if model.ids else work.width)
+
+
+def _output(layer: Layer, model: Model, work: Work, shares: Shares) -> int:
+    """Return the bytes that a device writes: logits stay where the loss is, a number, computed."""
+    if layer.logits and work.training:
+        return 4
+    out = model.width if layer.out is None else layer.out
+    return -(-_written(layer, model, work) * out * work.width // shares.tensor)
 
 
 def _written(layer: Layer, model: Model, work: Work) -> int:

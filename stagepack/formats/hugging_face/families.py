@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
+from typing import Any
 
 from stagepack.errors import InputError
 from stagepack.formats.hugging_face.fields import Fields
@@ -82,6 +83,18 @@ class Model:
     ids: bool = True
     generates: bool = True
     together: tuple[tuple[str, str], ...] = ()
+
+    @cached_property
+    def like(self) -> tuple[int, ...]:
+        """For each layer the first that costs as much: of the same part, and reading as much."""
+        firsts: dict[tuple[Any, ...], int] = {}
+        found, before = [], None
+        for at, one in enumerate(self.layers):
+            tied = tuple(one.tied.items())
+            own = one.part, tied, one.table, one.out, one.logits, one.reads, one.fresh, one.mtp
+            found.append(firsts.setdefault((own, before), at))
+            before = one.out, one.logits, one.name == one.reads
+        return tuple(found)
 
     @property
     def parameters(self) -> int:

@@ -35,7 +35,7 @@ BRANCHES = ("data-dependent", "dynamic control flow", ".item()")
 """What torch says of control flow that depends on values."""
 RUNS = (
     "give inputs on which module(*sample_inputs, **kwargs) runs by itself; if it does, wrap it in "
-    "a module that does before what is not an operator of PyTorch's, and takes its result as an input"
+    "a module that takes as inputs what is not computed by operators of PyTorch's"
 )
 CURES = {
     BRANCHES: "take control flow that depends on data out of it, as by torch.where or torch.cond",
