@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from stagepack.cli.context import CHANGED
 from stagepack.cli.options import (
     EXIT_INFEASIBLE,
     EXIT_INPUT,
@@ -22,6 +23,9 @@ from stagepack.cli.output import answer, require_writable
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
 from stagepack.result import Status
+
+AROUND = ("kind", "format", "max_bytes")
+"""Words about files of other kinds."""
 
 
 def serving(
@@ -46,7 +50,12 @@ def serving(
     from stagepack.planning.serving import plan_serving
 
     require_writable(output, csv, source=model)
-    words = {key: value for key, value in context.items() if key not in ("kind", "format")}
+    words = {key: value for key, value in context.items() if key not in AROUND}
+    changed = next((key for key in words if key.startswith(CHANGED)), None)
+    if changed is not None:
+        raise InputError(
+            "is no question here", field=changed.removeprefix(CHANGED), remedy="leave it out"
+        )
     cluster = words.pop("cluster", None)
     if cluster is None:
         raise InputError(

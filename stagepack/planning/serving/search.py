@@ -44,16 +44,11 @@ from stagepack.result import Result, Status
 from stagepack.solve import require_time, solve
 
 OWN = (
-    "training",
-    "phase",
-    "objective",
-    "tokens",
-    "microbatch",
-    "batch",
-    "microbatches",
-    "sequence",
-)
-"""Words that are decided here."""
+    "training", "phase", "objective", "tokens", "microbatch", "batch", "microbatches", "sequence",
+    "measured", "host_transfer", "fewer_stages", "free_order", "stages_per_device", "placement", "recompute",
+    "alternatives_per",
+)  # fmt: skip
+"""Words that are decided here, or that change what stages are."""
 SHORTEST = 1024
 """Tokens of the shortest samples of which is told how many fit."""
 LEAST = 0.05
@@ -105,7 +100,7 @@ def plan_serving(
     form = known.by_name("hugging_face")
     own = next((name for name in OWN if options.get(name) is not None), None)
     if own is not None:
-        raise InputError("is decided here", field=own, remedy="leave it out, or give context=")
+        raise InputError("is no question here", field=own, remedy="leave it out, or give context")
     with strict.located(path):
         data = strict.load(path)
         if not form.sniff(data):
