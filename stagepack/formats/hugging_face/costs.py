@@ -239,7 +239,16 @@ class Roofline:
         )
 
     def cycles(self, flops: Flops, moved: float, devices: int = 1) -> int:
-        """Return how long work takes that some `devices` share, in whole cycles."""
+        """Return how long work takes, in whole cycles.
+
+        Parameters
+        ----------
+        flops : Flops
+            That `devices` share.
+        moved : float
+            Bytes of each one's memory.
+        devices : int
+        """
         whole = flops.products + flops.experts / self.experts + flops.attention / self.attention
         computed = whole / devices / self.flops
         bound = max(computed, moved / self.bandwidth) if self.bandwidth else computed
