@@ -45,8 +45,8 @@ from stagepack.solve import require_time, solve
 
 OWN = (
     "training", "phase", "objective", "tokens", "microbatch", "batch", "microbatches", "sequence",
-    "measured", "host_transfer", "fewer_stages", "free_order", "stages_per_device", "placement", "recompute",
-    "alternatives_per",
+    "measured", "host_transfer", "fewer_stages", "free_order", "stages_per_device", "placement",
+    "recompute", "alternatives_per",
 )  # fmt: skip
 """Words that are decided here, or that change what stages are."""
 SHORTEST = 1024
@@ -113,9 +113,7 @@ def plan_serving(
         given = said(words, form, PipelinePartition.kind)
         named = Named.read(data, path.name)
         context = work_of(named, given).sequence
-        wanted = (
-            None if batches is None else sorted({integer(b, "batches", least=1) for b in batches})
-        )
+        wanted = None if batches is None else _wanted(batches)
         ends = math.inf if time_limit is None else clock() + time_limit
         return _Search(named, given, context, ends).find(wanted)
 
@@ -327,6 +325,13 @@ class _Search:
             batch, self.context, objective=Objective.SUM, tokens=batch * self.context
         )
         return self._solved(step).reason
+
+
+def _wanted(batches: object) -> list[int]:
+    """Return the batches that are asked for."""
+    if not isinstance(batches, list | tuple) or not batches:
+        raise InputError("is no list of numbers", field="batches", remedy="give batches=[1, 8, 32]")
+    return sorted({integer(batch, "batches", least=1) for batch in batches})
 
 
 def _require_right(instance: PipelinePartition, found: Paced, batches: int) -> None:
