@@ -1,199 +1,92 @@
-"""Layouts of stages on devices, and what `auto` makes of them in seconds of CPU.
+"""Published layouts of training runs beside the best one under the cost model.
 
-Stages are those of GPTs: all a few percent apart, the first a little longer and the last more so,
-with latencies of 2 percent of what a device does for an F; p devices, m microbatches, objective
-makespan.
+    python -m benchmarks.layouts
 
-chain      a stage a device
-rounds     v = 2 or 4 stages a device, dealt out in rounds; `fused`: B and W in one
-V          2 stages a device, there and back
-two-way    a chain and its mirror image, each with half of the microbatches
-tight      chains with room for fewer F's than the first stage of 1F1B holds; `drawn`: stages and
-           latencies at random, each stage's B and W within 5 percent of a draw for all
+prints, for each, the step of the published degrees and of the best layout, with the bound over all,
+and the CPU seconds of both.  Published runs deal several stages to a device, overlap links with
+computing, and compute in 8 bits, of which the model knows nothing: steps are not those measured.
 
-All others have room for what the first stage of 1F1B holds: p F's of everything a device has.
+Sources: Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using
+Megatron-LM*, 2021, table 1 (A100 80 GB, 2,048 tokens); Dubey et al., *The Llama 3 Herd of Models*,
+2024, table 4 (8,192 tokens); DeepSeek-AI, *DeepSeek-V3 Technical Report*, 2024, section 3.2.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
-from typing import Any, NamedTuple
-
-import numpy as np
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
 
 import stagepack as sp
-from stagepack.heuristics.schedule.rules import RULES, apply
-from stagepack.instances.profile import Array
-from stagepack.instances.schedule import PipelineSchedule
-from stagepack.result import Result
 
-LATENCY = 20
-LARGEST = 8_000
-"""Operations of the largest instance of the table."""
-
-SIZES = ((4, (1, 2, 4, 8)), (8, (1, 2, 4, 8)), (16, (1, 2)), (32, (1,)))
-"""Devices, and microbatches for each of them."""
-
-TIGHT = ((5, 4, 19), (6, 4, 24), (6, 5, 24), (7, 5, 28), (8, 5, 28), (8, 6, 28))
-"""Devices, F's that fit and microbatches of tight chains."""
-
-LONGER = ((9, 5, 36), (9, 6, 32), (10, 6, 30), (12, 8, 36))
-"""The same of those with B and W apart only."""
-
-DRAWN = 16
-"""Tight chains that are drawn."""
+EXAMPLES = Path(__file__).parents[1] / "examples"
+GPT = {
+    # billions: (heads, width, layers, tensor, pipeline, devices, samples)
+    1.7: (24, 2304, 24, 1, 1, 32, 512),
+    18.4: (48, 6144, 40, 8, 1, 256, 1024),
+    76.1: (80, 10240, 60, 8, 4, 1024, 1792),
+    145.6: (96, 12288, 80, 8, 8, 1536, 2304),
+    529.6: (128, 20480, 105, 8, 35, 2520, 2520),
+    1008.0: (160, 25600, 128, 8, 64, 3072, 3072),
+}
+LLAMA = {
+    "model_type": "llama", "hidden_size": 16384, "intermediate_size": 53248,
+    "num_hidden_layers": 126, "num_attention_heads": 128, "num_key_value_heads": 8,
+    "vocab_size": 128256, "max_position_embeddings": 131072,
+}  # fmt: skip
 
 
-class Layout(NamedTuple):
-    """One line of the table."""
-
-    name: str
-    p: int
-    m: int
-    instance: PipelineSchedule
-
-
-def times(p: int, v: int, *, split: bool) -> tuple[Array, Array, Array | None]:
-    """Return cycles of F, B and W of v stages on each of p devices, as of a GPT."""
-    forward = np.full(p * v, 1000 / v)
-    forward[0] += 80
-    forward[-1] += 350
-    forward = (forward * np.random.default_rng([p, v]).uniform(0.98, 1.02, p * v)).astype(int)
-    backward, weight = (forward * 1.05).astype(int), (forward * 0.85).astype(int)
-    return (forward, backward, weight) if split else (forward, backward + weight, None)
-
-
-def gpt(p: int, v: int, m: int, *, split: bool = True, **more: Any) -> PipelineSchedule:
-    """Return v stages on each of p devices, in rounds unless `more` has `devices`."""
-    return PipelineSchedule.from_arrays(
-        *times(p, v, split=split),
-        microbatches=m,
-        **{
-            "devices": list(range(p)) * v,
-            "latency": LATENCY,
-            "memory_forward": 2,
-            "memory_backward": -1 if split else -2,
-            "memory_weight": -1 if split else 0,
-            "name": f"GPT p={p} v={v} m={m}",
-            **more,
-        },
-    )
+def runs() -> list[tuple[str, dict[str, Any], str, int, int, dict[str, int]]]:
+    """Return names, configurations, devices, samples of a step, tokens of each, and degrees."""
+    found: list[tuple[str, dict[str, Any], str, int, int, dict[str, int]]] = []
+    for size, (heads, width, layers, tensor, pipeline, devices, samples) in GPT.items():
+        config = {
+            "model_type": "gpt2", "n_embd": width, "n_layer": layers, "n_head": heads,
+            "vocab_size": 51200, "n_positions": 2048,
+        }  # fmt: skip
+        degrees = {"tensor": tensor, "pipeline": pipeline}
+        cluster = f"{devices // 8}x8xa100-80"
+        found.append((f"GPT {size:g} B", config, cluster, samples, 2048, degrees))
+    found.append(("Llama 3 405 B", LLAMA, "1024x8xh100", 2048, 8192, {"tensor": 8, "pipeline": 16}))
+    deepseek = json.loads((EXAMPLES / "deepseek.json").read_text())
+    degrees = {"tensor": 1, "pipeline": 16, "expert": 64}
+    found.append(("DeepSeek-V3", deepseek, "256x8xh800", 15360, 4096, degrees))
+    return found
 
 
-def two_way(p: int, m: int) -> PipelineSchedule:
-    """Return two chains on the same devices in opposite order, each with half of m."""
-    line = list(range(p))
-    columns = [column for column in times(p, 1, split=True) if column is not None]
-    forward, backward, weight = (np.tile(column, 2) for column in columns)
-    edges = [(s, s + 1) for s in itertools.chain(range(p - 1), range(p, 2 * p - 1))]
-    return PipelineSchedule.from_arrays(
-        forward,
-        backward,
-        weight,
-        microbatches=m // 2,
-        devices=line + line[::-1],
-        edges=edges,
-        latency=LATENCY,
-        memory_forward=2,
-        memory_backward=-1,
-        memory_weight=-1,
-        limit=2 * p,
-        name=f"two-way GPT p={p} m={m}",
-    )
+def main() -> None:
+    """Print the table."""
+    row = "{:<14} {:>5} {:<28} {:>9} {:<28} {:>9} {:>9} {:>6} {:>6}"
+    print(row.format("model", "", "published t/p/d/e", "step", "best", "step", "bound", "s", "s"))
+    with tempfile.TemporaryDirectory() as folder:
+        for name, config, cluster, samples, tokens, degrees in runs():
+            file = Path(folder) / "config.json"
+            file.write_text(json.dumps(config))
+            asked = {"global_batch": samples, "training": True, "sequence": tokens}
+            took, found = [], []
+            for given in (degrees, {}):
+                began = time.process_time()
+                found.append(sp.plan_layout(file, cluster, time_limit=60, **asked, **given))
+                took.append(f"{time.process_time() - began:.1f}")
+            cells: list[str] = []
+            for one in found:
+                at = one.layout
+                said = (
+                    "none fits"
+                    if at is None
+                    else (
+                        f"{at.tensor}/{at.pipeline}/{at.data}/{at.expert} x {at.microbatch}"
+                        f"{' again' if at.recompute else ''}"
+                    )
+                )
+                cells += [said, "-" if one.seconds is None else f"{one.seconds:.3f}"]
+            least = found[1].bound or 0
+            nodes, each, _ = cluster.split("x", 2)
+            many = f"{int(nodes) * int(each):,}"
+            print(row.format(name, many, *cells, f"{least / 1e9:.3f}", *took), flush=True)
 
 
-def drawn(seed: int) -> Layout:
-    """Return a tight chain of five to eight stages, with room for four to six F's."""
-    rng = np.random.default_rng([15, seed])
-    p = int(rng.integers(5, 9))
-    fit, m = int(rng.integers(4, min(6, p - 1) + 1)), int(rng.integers(20, 41))
-    forward = rng.uniform(800, 1200, p)
-    backward, weight = (
-        forward * rng.uniform(0.6, 1.6) * rng.uniform(0.95, 1.05, p) for _ in range(2)
-    )
-    instance = PipelineSchedule.from_arrays(
-        *(cycles.astype(int) for cycles in (forward, backward, weight)),
-        microbatches=m,
-        latency=int(rng.uniform(0, 2 * LATENCY)),
-        memory_forward=2,
-        memory_backward=-1,
-        memory_weight=-1,
-        limit=2 * fit,
-        name=f"drawn {seed}",
-    )
-    return Layout(f"tight {fit} drawn {seed}", p, m, instance)
-
-
-def layouts() -> Iterator[Layout]:
-    """Yield the lines of the table, small ones first."""
-    for p, factors in SIZES:
-        line = list(range(p))
-        for m in (p * factor for factor in factors):
-            found = {"chain": gpt(p, 1, m, limit=2 * p)}
-            for v, split in itertools.product((2, 4), (True, False)):
-                name = f"rounds v={v}{'' if split else ' fused'}"
-                found[name] = gpt(p, v, m, split=split, limit=2 * p * v)
-            found["V"] = gpt(p, 2, m, devices=line + line[::-1], limit=4 * p)
-            found["two-way"] = two_way(p, m)
-            for name, instance in found.items():
-                if len(instance.operations) <= LARGEST:
-                    yield Layout(name, p, m, instance)
-    for split, (p, fit, m) in itertools.product((True, False), TIGHT):
-        name = f"tight {fit}{'' if split else ' fused'}"
-        yield Layout(name, p, m, gpt(p, 1, m, split=split, limit=2 * fit))
-    for p, fit, m in LONGER:
-        yield Layout(f"tight {fit}", p, m, gpt(p, 1, m, limit=2 * fit))
-    yield from map(drawn, range(DRAWN))
-    for objective, (p, fit, m) in itertools.product(("span",), TIGHT[::5]):
-        yield Layout(
-            f"tight {fit} {objective}",
-            p,
-            m,
-            gpt(p, 1, m, limit=2 * fit, objective=objective),
-        )
-
-
-def rule_of(instance: PipelineSchedule) -> tuple[str, int | None]:
-    """Return the rule that does best within the memory, and its value."""
-    best: tuple[str, int | None] = ("-", None)
-    for name, rule in RULES.items():
-        solution, _ = (None, "") if rule.unsupported(instance) else apply(rule, instance)
-        if solution is not None and not instance.check(solution):
-            value = int(instance.evaluate(solution))
-            if best[1] is None or value < best[1]:
-                best = name, value
-    return best
-
-
-def at(result: Result[Any], seconds: float) -> tuple[int | None, int | None]:
-    """Return the value and the bound that a run had after so many seconds."""
-    values, bounds = (
-        [event.value for event in events if event.time <= seconds]
-        for events in (result.trace.incumbents, result.trace.bounds)
-    )
-    return (int(min(values)) if values else None), (int(max(bounds)) if bounds else None)
-
-
-def line_of(layout: Layout, moments: tuple[float, ...], seed: int = 0) -> dict[str, Any]:
-    """Return the line of a layout: one run, looked at in some moments."""
-    instance = layout.instance
-    rule, value = rule_of(instance)
-    result = sp.solve(instance, "auto", time_limit=moments[-1], threads=1, seed=seed)
-    entry: dict[str, Any] = {
-        "layout": layout.name,
-        "p": layout.p,
-        "m": layout.m,
-        "rule": rule,
-        "its value": value or "-",
-    }
-    for moment in moments:
-        found, bound = at(result, moment)
-        gap = "-" if found is None or bound is None else f"{100 * (found - bound) / found:.2f}"
-        entry |= {f"auto {moment:g} s": found or "-", f"gap % {moment:g} s": gap}
-    return {
-        **entry,
-        "bound": result.bound,
-        "bound by": result.bound_source,
-        "seconds": f"{result.runtime:.1f}",
-    }
+if __name__ == "__main__":
+    main()

@@ -98,10 +98,12 @@ if TYPE_CHECKING:
     from stagepack.integrations.pytorch import profile_model as profile_model
     from stagepack.integrations.pytorch import run_pipeline as run_pipeline
     from stagepack.integrations.pytorch import tied_gradients as tied_gradients
+    from stagepack.planning import LayoutPlan as LayoutPlan
     from stagepack.planning import ModelPlan as ModelPlan
     from stagepack.planning import PlanExplanation as PlanExplanation
     from stagepack.planning import Tuning as Tuning
     from stagepack.planning import explain_plan as explain_plan
+    from stagepack.planning import plan_layout as plan_layout
     from stagepack.planning import plan_model as plan_model
     from stagepack.planning import read_plan as read_plan
     from stagepack.planning import read_tuning as read_tuning
@@ -166,10 +168,12 @@ _NAMES = {
         "tied_gradients",
     ),
     "stagepack.planning": (
+        "LayoutPlan",
         "ModelPlan",
         "PlanExplanation",
         "Tuning",
         "explain_plan",
+        "plan_layout",
         "plan_model",
         "read_plan",
         "read_tuning",

@@ -21,7 +21,7 @@ EXAMPLES = {
     ),
     "plan": (
         "plan bert-large --cluster ipu-pod4 -o plan.json",
-        "plan config.json --cluster 2x8xh100 --training --set keep=inputs",
+        "plan config.json --cluster 2x8xh100 --training --global-batch 512",
         "plan net.onnx --cluster ipu-pod4 --training --plot steps.html",
         "plan gpt2-xl --cluster ipu-pod4 --remote gc200",
         "plan resnet50 --devices 4 --microbatches 8 --local bm1684x",

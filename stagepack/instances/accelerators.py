@@ -52,6 +52,9 @@ class Wire(NamedTuple):
 
 LINKS = {
     "nvlink3": Wire(300, NEAR, "NVIDIA A100 datasheet: NVLink 600 GB/s, both directions"),
+    "nvlink-h800": Wire(
+        160, NEAR, "DeepSeek-AI, DeepSeek-V3 Technical Report, 2024, section 3.2.2"
+    ),
     "nvlink4": Wire(450, NEAR, "NVIDIA H100 datasheet: NVLink 900 GB/s, both directions"),
     "nvlink5": Wire(900, NEAR, "NVIDIA DGX B200 datasheet: NVLink 1.8 TB/s a GPU, both directions"),
     "infinity-fabric": Wire(
@@ -113,6 +116,10 @@ ACCELERATORS = {
     "h100": Accelerator(
         80 * GB, 989.5, 3350, "nvlink4", "ib-ndr", "pcie5",
         "NVIDIA H100 datasheet, 2023: SXM, half of 1,979 with sparsity",
+    ),
+    "h800": Accelerator(
+        80 * GB, 989.5, 3350, "nvlink-h800", "ib-ndr", "pcie5",
+        "as H100; its links: DeepSeek-AI, DeepSeek-V3 Technical Report, 2024, section 3.2.2",
     ),
     "h200": Accelerator(
         141 * GB, 989.5, 4800, "nvlink4", "ib-ndr", "pcie5",

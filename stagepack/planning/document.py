@@ -18,6 +18,8 @@ from stagepack.evidence import Proof
 from stagepack.formats import native
 from stagepack.formats.solutions import solution_in
 from stagepack.instances.documents import strict
+from stagepack.planning.layouts.answer import PROBLEM as LAYOUT
+from stagepack.planning.layouts.answer import VERSION as LAYOUT_VERSION
 from stagepack.planning.model_plan import PROBLEM, VERSION, ModelPlan
 from stagepack.planning.stages import Level, require_one_each
 from stagepack.planning.tuned import FIGURES, Evaluation, Tuning, meant, rises
@@ -53,6 +55,12 @@ class _Document(msgspec.Struct, frozen=True):
     note: str | None = None
 
 
+class _Layout(msgspec.Struct, frozen=True):
+    problem: str
+    version: int
+    plan: _Document | None
+
+
 class _Tuning(msgspec.Struct, frozen=True):
     problem: str
     version: int
@@ -76,8 +84,8 @@ class _Figures(msgspec.Struct, frozen=True):
 
 
 def is_plan(path: str | Path) -> bool:
-    """Return whether a file begins as plans do."""
-    return _begins(path, PROBLEM)
+    """Return whether a file begins as plans do, or as layouts, which hold one."""
+    return _begins(path, PROBLEM) or _begins(path, LAYOUT)
 
 
 def is_tuning(path: str | Path) -> bool:
@@ -90,7 +98,7 @@ def _begins(path: str | Path, problem: str) -> bool:
 
 
 def read_plan(path: str | Path) -> ModelPlan:
-    """Read a plan that :meth:`.ModelPlan.to_json` wrote.
+    """Read a plan that :meth:`.ModelPlan.to_json` wrote; of a layout, that of one of its copies.
 
     Raises
     ------
@@ -99,8 +107,11 @@ def read_plan(path: str | Path) -> ModelPlan:
     """
     data = strict.load(path)
     with strict.located(path):
-        found = strict.decode(data, _Document)
-        _require(found, PROBLEM, VERSION, "give a plan")
+        if _begins(path, LAYOUT):
+            found = _of_layout(strict.decode(data, _Layout))
+        else:
+            found = strict.decode(data, _Document)
+            _require(found, PROBLEM, VERSION, "give a plan")
         levels = tuple(_level(given) for given in found.levels)
         model = None
         if found.model is not None and not levels:
@@ -131,6 +142,16 @@ def read_plan(path: str | Path) -> ModelPlan:
         on_chip=tuple(found.on_chip or ()),
         note=found.note or "",
     )
+
+
+def _of_layout(given: _Layout) -> _Document:
+    """Return the plan of a copy, of which a layout says all that can be checked."""
+    _require(given, LAYOUT, LAYOUT_VERSION, "give a layout")
+    if given.plan is None:
+        raise InputError("is missing: nothing fitted", field="plan", remedy="give one that fits")
+    with _located("plan"):
+        _require(given.plan, PROBLEM, VERSION, "give a plan")
+    return given.plan
 
 
 def read_tuning(path: str | Path) -> Tuning:
@@ -166,7 +187,7 @@ def read_tuning(path: str | Path) -> Tuning:
     )
 
 
-def _require(found: _Document | _Tuning, problem: str, version: int, remedy: str) -> None:
+def _require(found: _Document | _Layout | _Tuning, problem: str, version: int, remedy: str) -> None:
     """Refuse a document of something else, or of another version."""
     if found.problem != problem:
         raise InputError(f"is {a(found.problem)}", field="problem", remedy=remedy)

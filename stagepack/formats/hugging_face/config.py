@@ -176,7 +176,7 @@ def misfit(model: families.Model, shares: Shares) -> tuple[str, str] | None:
         if count % t and t % count:
             return "tensor", f"{t} do not divide {count} heads of keys and values"
     experts = math.gcd(*(part.experts for part in parts if part.experts), 0)
-    if shares.data % e or experts % e:
+    if shares.data % e or (experts or 1) % e:
         return "expert", f"{e} do not divide {shares.data} copies and {experts} experts"
     return None
 

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-import numpy as np
 
 from stagepack import files
 from stagepack.errors import InputError
@@ -160,7 +159,7 @@ class _Search:
     interrupted: bool = False
     _clusters: dict[int, Cluster] = field(default_factory=dict)
     _shared: dict[tuple[int, ...], Shares] = field(default_factory=dict)
-    _reduced: dict[tuple[int, ...], list[float]] = field(default_factory=dict)
+    _reduced: dict[tuple[int, ...], list[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Take what all layouts have in common."""
@@ -251,13 +250,13 @@ class _Search:
             ),
         )
 
-    def _reductions(self, layout: Layout) -> list[float]:
+    def _reductions(self, layout: Layout) -> list[int]:
         """Return the cycles in which copies sum up the gradients of each layer."""
         work, shares = self._on(layout)
         degrees = layout.tensor, layout.data, layout.expert
         if degrees not in self._reduced:
             self._reduced[degrees] = [
-                shares.reduction(layer, work)
+                math.ceil(shares.reduction(layer, work))
                 for layer in self.named.model.layers
                 if work.training or not layer.mtp
             ]
@@ -297,7 +296,7 @@ class _Search:
 
     def _least_reduction(self, layout: Layout) -> int:
         """Return the least cycles of the slowest stage's reduction, over all stages."""
-        each = [math.floor(one) for one in self._reductions(layout)]
+        each = self._reductions(layout)
         low, high = max(each, default=0), sum(each)
         while low < high:
             middle, stages, filled = (low + high) // 2, 1, 0
@@ -361,10 +360,8 @@ class _Search:
 
     def _reduction(self, layout: Layout, solution: PipelineSolution) -> int:
         """Return the cycles of the slowest stage's reduction."""
-        each = np.cumsum([0.0, *self._reductions(layout)])
-        return max(
-            (math.ceil(each[end] - each[first]) for first, end, _ in solution.stages), default=0
-        )
+        each = self._reductions(layout)
+        return max(sum(each[first:end]) for first, end, _ in solution.stages)
 
     def _plan_best(self, ways: list[_Way], interrupts: Interrupts) -> None:
         """Plan what may be the best, the most promising first, until the best one is proved."""
