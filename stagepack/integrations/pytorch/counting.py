@@ -64,7 +64,7 @@ ONCE = KEEP_NOTHING | {
     "all", "amax", "amin", "and", "any", "argmax", "argmin", "concat", "cumprod", "cumsum",
     "diff", "eye", "fill", "flip", "floor_divide", "glu", "hardswish", "histc", "linspace",
     "log_sigmoid", "logsumexp", "max", "meshgrid", "min", "nonzero", "one_hot", "or", "polar",
-    "prelu", "prod", "roll", "rsub", "scalar_tensor", "slice", "sort", "std",
+    "prelu", "prod", "roll", "rsub", "scalar_tensor", "slice", "std",
     "take", "tile", "topk", "tril", "triu", "type_as", "var", "where", "xor", "zero",
 }  # fmt: skip
 """Operators that do without the tag."""
