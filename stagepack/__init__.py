@@ -109,6 +109,8 @@ if TYPE_CHECKING:
     from stagepack.planning import read_tuning as read_tuning
     from stagepack.planning import tune as tune
     from stagepack.planning.measured import measure_plan as measure_plan
+    from stagepack.planning.serving import Serving as Serving
+    from stagepack.planning.serving import plan_serving as plan_serving
     from stagepack.report.pages import report as report
     from stagepack.report.plot import plot as plot
     from stagepack.result import Result as Result
@@ -178,6 +180,7 @@ _NAMES = {
         "tune",
     ),
     "stagepack.planning.measured": ("measure_plan",),
+    "stagepack.planning.serving": ("Serving", "plan_serving"),
     "stagepack.report.pages": ("report",),
     "stagepack.report.plot": ("plot",),
     "stagepack.result": ("Result", "Status", "Termination", "Trace"),

@@ -265,6 +265,8 @@ def test_nobody_else_names_a_problem() -> None:
         "planning/stages.py",  # what each level is for the others
         "planning/tries.py",
         "planning/tuning.py",
+        "planning/serving/paced.py",  # stages of chains
+        "planning/serving/search.py",
         "plots/__init__.py",  # public pictures
         "solve.py",  # `pack`, which makes an instance of arrays
         "tradeoffs/depths.py",  # copies of buffers

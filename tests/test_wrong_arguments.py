@@ -31,6 +31,8 @@ PROFILE = ModelProfile(
     name="net",
 )
 
+LLAMA = Path(__file__).parents[1] / "examples" / "llama.json"
+
 WRONG = [
     None, 4, -1, 4.5, float("nan"), True, "4", "3GiB", b"x", "", [], [1], [None], {}, {"a": 1}, (),
     object(), CHAIN, GRAPH, int, np.int64(3), Path("nowhere"), 2**70,
@@ -60,6 +62,7 @@ def calls(folder: Path) -> dict[str, tuple[Any, ...]]:
         "load": ("pipeline/vgg-16",), "measure": packing, "methods": (CHAIN,),
         "pack": ([4, 4], [0, 1], [2, 3]), "pareto": (CHAIN,), "partition_dot": graph,
         "partition_graphml": graph, "plan": phases, "plan_model": (PROFILE, "generic-2"),
+        "plan_serving": (LLAMA, "4xh100"),
         "plot": chain, "program": phases, "prove": packing, "read": (file,), "read_all": (file,),
         "read_measured": (file,), "read_plan": (file,), "read_result": (answer, CHAIN),
         "read_solution": (answer,), "read_store": (file,), "read_suite": (file,),

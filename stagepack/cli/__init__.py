@@ -31,6 +31,7 @@ from stagepack.errors import InputError, shown
 COMMANDS = {
     "solve": "solve.solve",
     "plan": "plan.plan",
+    "serving": "serving.serving",
     "tune": "plan.tune",
     "measure": "measure.measure",
     "compare": "compare.compare",

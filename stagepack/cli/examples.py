@@ -26,6 +26,10 @@ EXAMPLES = {
         "plan gpt2-xl --cluster ipu-pod4 --remote gc200",
         "plan resnet50 --devices 4 --microbatches 8 --local bm1684x",
     ),
+    "serving": (
+        "serving config.json --cluster 4xh100 --context 8192",
+        "serving config.json --cluster 2x8xh200 --set tensor=8 --csv front.csv",
+    ),
     "tune": (
         "tune bert-base --over batch=1:64 --monotone batch",
         "tune gpt2-small --over devices=2,4 --over microbatches=4,8",

@@ -15,7 +15,8 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 from stagepack.errors import InputError, suggest
@@ -48,12 +49,37 @@ def _named(line: Sequence[str]) -> list[str]:
     return [ALIASES.get(name, name) for name in lower]
 
 
-def parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
-    """Return the one instance of a table, named after its file."""
+@dataclass(frozen=True)
+class Table:
+    """A table of layers: a name a line where it says them, and of each figure a cell a line.
+
+    `cells` are as they are written, with the number of their line; `numbers` have 0 for none.
+    """
+
+    cells: Mapping[str, Sequence[tuple[int, str]]]
+    numbers: Mapping[str, list[int | float]]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the layers, or none."""
+        return [unguarded(cell) for _, cell in self.cells.get("name", ())]
+
+
+def table(data: bytes, unit: str = "ns", needed: str = "forward") -> Table:
+    """Return the columns of a table, times in nanoseconds.
+
+    Parameters
+    ----------
+    data : bytes
+    unit : str
+        Of its times.
+    needed : str
+        The column that it must have.
+    """
     text = strict.text(data).removeprefix("\ufeff")
     reader = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True)
     rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
-    names = _header(rows[0][1])
+    names = _header(rows[0][1] if rows else [], needed)
     if len(rows) == 1:
         raise InputError("no layers", remedy="give a line for each layer below the header")
     for line, row in rows:
@@ -69,16 +95,22 @@ def parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
         for name, at in names
         if name != "name"
     }
+    scale = UNITS[unit]
+    for name in TIMES:
+        if name in number and scale > 1:
+            number[name] = _scaled(number[name], scale)
+    return Table(column, number)
+
+
+def parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
+    """Return the one instance of a table, named after its file."""
+    read = table(data, given.get("unit", "ns"))
+    number = read.numbers
     inputs, outputs = number.get("input"), number.get("output")
     if outputs is None:
         outputs = None if inputs is None else [*inputs[1:], 0]
     elif inputs is None:
         inputs = [0, *outputs[:-1]]
-    scale = UNITS[given.get("unit", "ns")]
-    for name in TIMES:
-        if name in number and scale > 1:
-            number[name] = _scaled(number[name], scale)
-    called = [unguarded(cell) for _, cell in column.get("name", ())]
     return [
         PipelinePartition.from_arrays(
             number["forward"],
@@ -90,7 +122,7 @@ def parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
             stash=number.get("stash"),
             in_bytes=None if inputs is None else [*inputs, 0],
             out_bytes=None if outputs is None else [0, *outputs],
-            layer_names=called or None,
+            layer_names=read.names or None,
             name=stem_of(file),
             source="table of layers",
             **job(given),
@@ -98,8 +130,8 @@ def parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
     ]
 
 
-def _header(line: list[str]) -> list[tuple[str, int]]:
-    """Return every column and its place."""
+def _header(line: list[str], needed: str) -> list[tuple[str, int]]:
+    """Return every column of a header `line` and its place; one is `needed`."""
     names = _named(line)
     for at, name in enumerate(names):
         if name not in COLUMNS:
@@ -117,9 +149,12 @@ def _header(line: list[str]) -> list[tuple[str, int]]:
                 field="line 1",
                 remedy="leave one out",
             )
-    if "forward" not in names:
+    if needed not in names:
+        what = "times" if needed == "forward" else "names"
         raise InputError(
-            "no times of layers", field="line 1", remedy="name the column that has them forward"
+            f"no {what} of layers",
+            field="line 1",
+            remedy=f"name the column that has them {needed}",
         )
     return [(name, at) for at, name in enumerate(names)]
 

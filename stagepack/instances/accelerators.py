@@ -1,7 +1,8 @@
 """GPUs, TPUs and links by name, with the figures of public datasheets, and clusters of them.
 
 ``4xh100`` are four in a node, ``2x8xh100`` two nodes of eight, ``h100:4+a100-80:4`` one node after
-another; ``@pcie5`` names the link within nodes, ``@nvlink4/ib-ndr`` also that between them.
+another; ``@pcie5`` names the link within nodes, ``@nvlink4/ib-ndr`` also that between them.  Behind
+a last ``@``, a JSON file replaces figures by others, such as measured ones (:class:`Figures`).
 
 Devices are where the chain puts them: device i sends to device i + 1 over the link within its node,
 or, if it is the last there, over that between nodes.  Bandwidths are of one direction.  The host is
@@ -12,13 +13,16 @@ driver, the context and buffers of communication.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import NoReturn
+from typing import Annotated, Any, NamedTuple, NoReturn
+
+import msgspec
 
 from stagepack.errors import InputError
-from stagepack.instances.profile import Cluster, Device, Link
+from stagepack.instances.documents import strict
+from stagepack.instances.profile import Cluster, Device, Link, Positive
 
 CLOCK = 1_000_000_000
 """Times are in nanoseconds."""
@@ -36,20 +40,31 @@ NEAR, BUS, FAR = 3.4, 5.7, 14.0
 
 Source: NVIDIA, *NCCL 2.28.7*, ``src/graph/tuning.cc``, rings with the protocol Simple.
 """
+
+
+class Wire(NamedTuple):
+    """A link: GB/s in one direction, and microseconds before a message."""
+
+    rate: float
+    latency: float
+    source: str
+
+
 LINKS = {
-    # name: (GB/s in one direction, microseconds before a message, source)
-    "nvlink3": (300, NEAR, "NVIDIA A100 datasheet: NVLink 600 GB/s, both directions"),
-    "nvlink-h800": (160, NEAR, "DeepSeek-AI, DeepSeek-V3 Technical Report, 2024, section 3.2.2"),
-    "nvlink4": (450, NEAR, "NVIDIA H100 datasheet: NVLink 900 GB/s, both directions"),
-    "nvlink5": (900, NEAR, "NVIDIA DGX B200 datasheet: NVLink 1.8 TB/s a GPU, both directions"),
-    "infinity-fabric": (
+    "nvlink3": Wire(300, NEAR, "NVIDIA A100 datasheet: NVLink 600 GB/s, both directions"),
+    "nvlink-h800": Wire(
+        160, NEAR, "DeepSeek-AI, DeepSeek-V3 Technical Report, 2024, section 3.2.2"
+    ),
+    "nvlink4": Wire(450, NEAR, "NVIDIA H100 datasheet: NVLink 900 GB/s, both directions"),
+    "nvlink5": Wire(900, NEAR, "NVIDIA DGX B200 datasheet: NVLink 1.8 TB/s a GPU, both directions"),
+    "infinity-fabric": Wire(
         64, NEAR, "AMD Instinct MI300X datasheet: links of 128 GB/s, both directions"
     ),
-    "ici-v5e": (50, NEAR, "Google Cloud TPU v5e: 1,600 Gbit/s a chip on four links"),
-    "pcie4": (31.508, BUS, "PCI Express 4.0: 16 GT/s, 16 lanes, 128b/130b"),
-    "pcie5": (63.015, BUS, "PCI Express 5.0: 32 GT/s, 16 lanes, 128b/130b"),
-    "ib-hdr": (25, FAR, "InfiniBand HDR: 200 Gbit/s a port, one port a device"),
-    "ib-ndr": (50, FAR, "InfiniBand NDR: 400 Gbit/s a port, one port a device"),
+    "ici-v5e": Wire(50, NEAR, "Google Cloud TPU v5e: 1,600 Gbit/s a chip on four links"),
+    "pcie4": Wire(31.508, BUS, "PCI Express 4.0: 16 GT/s, 16 lanes, 128b/130b"),
+    "pcie5": Wire(63.015, BUS, "PCI Express 5.0: 32 GT/s, 16 lanes, 128b/130b"),
+    "ib-hdr": Wire(25, FAR, "InfiniBand HDR: 200 Gbit/s a port, one port a device"),
+    "ib-ndr": Wire(50, FAR, "InfiniBand NDR: 400 Gbit/s a port, one port a device"),
 }  # fmt: skip
 
 
@@ -65,6 +80,12 @@ class Accelerator:
     far: str
     host: str
     source: str
+    # Shares of the peak that products reach, those of experts, and those of pairs of tokens.
+    products: float = ACHIEVED
+    experts: float = ACHIEVED
+    attention: float = ACHIEVED
+    reads: float = 1.0  # share of the bandwidth of its memory that is reached
+    launch: float = 0.0  # microseconds of each layer beside them in a pass, such as for kernels
 
 
 GB = 10**9
@@ -111,19 +132,71 @@ ACCELERATORS = {
 PART = re.compile(r"(?:(?:([0-9]+)x)?([0-9]+)x)?([a-z][a-z0-9-]*?)(?::([0-9]+))?")
 
 
+FILE = ".json"
+"""How names of files end that hold figures."""
+Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
+
+
+class DeviceFigures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Figures of an accelerator that replace those of its name, in the same units."""
+
+    memory: Annotated[int, msgspec.Meta(ge=1, le=2**60)] | None = None
+    tflops: Positive | None = None
+    bandwidth: Positive | None = None
+    products: Share | None = None
+    experts: Share | None = None
+    attention: Share | None = None
+    reads: Share | None = None
+    launch: Annotated[float, msgspec.Meta(ge=0, le=1e9)] | None = None
+
+
+class LinkFigures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Figures of a link that replace those of its name."""
+
+    rate: Positive | None = None
+    latency: Annotated[float, msgspec.Meta(ge=0, le=1e9)] | None = None
+
+
+class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file of figures, by the names of accelerators and links; all others stay as they are."""
+
+    devices: dict[str, DeviceFigures] = {}
+    links: dict[str, LinkFigures] = {}
+
+    @classmethod
+    def read(cls, path: str) -> Figures:
+        """Return the figures of a file; refuse names that are not known."""
+        found = strict.decode_file(path, cls, "cluster")
+        for held, known in ((found.devices, ACCELERATORS), (found.links, LINKS)):
+            for name in held.keys() - known.keys():
+                _refuse(f"{path}: unknown name {name!r}", known)
+        return found
+
+    def of(self, name: str) -> Accelerator:
+        """Return an accelerator with its figures."""
+        return replace(ACCELERATORS[name], **_said(self.devices.get(name)))
+
+    def link(self, name: str) -> Wire:
+        """Return a link with its figures."""
+        return LINKS[name]._replace(**_said(self.links.get(name)))
+
+
+def _said(figures: msgspec.Struct | None) -> Mapping[str, Any]:
+    """Return the figures that are said."""
+    return {} if figures is None else {k: v for k, v in msgspec.structs.asdict(figures).items()
+                                       if v is not None}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Node:
-    """Some equal devices of a node, the link between them, and that to other nodes."""
+    """Some equal devices of a node, what each is, and links: inside, to other nodes and host."""
 
     name: str
     devices: int
-    near: str
-    far: str
-
-    @property
-    def of(self) -> Accelerator:
-        """What each of its devices is."""
-        return ACCELERATORS[self.name]
+    of: Accelerator
+    near: Wire
+    far: Wire
+    host: Wire
 
 
 def names() -> tuple[str, ...]:
@@ -136,11 +209,16 @@ def nodes(text: str) -> tuple[Node, ...]:
 
     What has the form and names no accelerator or link that is known is refused with those that are.
     """
-    devices, at, links = text.lower().partition("@")
+    devices, _, behind = text.partition("@")
+    links, file = behind, ""
+    if behind.endswith(FILE):
+        links, _, file = behind.rpartition("@")
+    devices, links = devices.lower(), links.lower()
     parts = [PART.fullmatch(part) for part in devices.split("+")]
     if not all(part and (part[2] or part[4] or part[3] in ACCELERATORS) for part in parts):
         return ()
-    chosen = _links(links) if at else None
+    chosen = _links(links) if links else None
+    figures = Figures.read(file) if file else Figures()
     found: list[Node] = []
     for part in filter(None, parts):
         name, count = part[3], int(part[4] or part[2] or 1)
@@ -148,8 +226,9 @@ def nodes(text: str) -> tuple[Node, ...]:
             _refuse(f"unknown accelerator {name!r}", ACCELERATORS)
         if part[4] and part[2]:
             _refuse(f"{part[0]!r} counts devices twice", ["4xh100", "h100:4", "2x8xh100"])
-        near, far = chosen or (ACCELERATORS[name].near, ACCELERATORS[name].far)
-        found += [Node(name, count, near, far)] * int(part[1] or 1)
+        of = figures.of(name)
+        wires = map(figures.link, (*(chosen or (of.near, of.far)), of.host))
+        found += [Node(name, count, of, *wires)] * int(part[1] or 1)
         if not 1 <= count <= MOST or not 1 <= sum(node.devices for node in found) <= MOST:
             _refuse(f"{part[0]!r} is not 1 to {MOST:,} devices", ["4xh100", "2x8xh100"])
     return tuple(found)
@@ -181,8 +260,8 @@ def cluster(name: str, found: Sequence[Node], width: int = 1) -> Cluster:
     return Cluster(
         name=name,
         clock=CLOCK,
-        host_recv=_link(ends[0].of.host),
-        host_send=_link(ends[1].of.host),
+        host_recv=_link(ends[0].host),
+        host_send=_link(ends[1].host),
         devices=tuple(
             Device(
                 name=f"{row[0][1].name} {where}",
@@ -196,13 +275,13 @@ def cluster(name: str, found: Sequence[Node], width: int = 1) -> Cluster:
     )
 
 
-def _between(row: Sequence[tuple[int, Node]], after: Sequence[tuple[int, Node]]) -> str:
+def _between(row: Sequence[tuple[int, Node]], after: Sequence[tuple[int, Node]]) -> Wire:
     """Return the link between two stages, of pairs of devices the slowest."""
     used = {
-        one.near if at == to else min(one.far, other.far, key=lambda link: LINKS[link][0])
+        one.near if at == to else min(one.far, other.far, key=lambda wire: wire.rate)
         for (at, one), (to, other) in zip(row, after, strict=True)
     }
-    return min(used, key=lambda link: LINKS[link][0])
+    return min(used, key=lambda wire: wire.rate)
 
 
 def _links(text: str) -> tuple[str, str]:
@@ -214,9 +293,8 @@ def _links(text: str) -> tuple[str, str]:
     return near, far or near
 
 
-def _link(name: str) -> Link:
-    speed, microseconds, _ = LINKS[name]
-    return Link(GBps=speed * GB / 2**30, idle=round(microseconds * CLOCK / 1e6))
+def _link(wire: Wire) -> Link:
+    return Link(GBps=wire.rate * GB / 2**30, idle=round(wire.latency * CLOCK / 1e6))
 
 
 def _refuse(problem: str, known: Iterable[str]) -> NoReturn:

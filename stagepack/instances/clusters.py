@@ -26,6 +26,7 @@ import msgspec
 
 from stagepack.errors import InputError
 from stagepack.instances import accelerators
+from stagepack.instances.cluster_info import ClusterInfo, Described, cluster_of
 from stagepack.instances.documents import strict
 from stagepack.instances.profile import Cluster, Device, Link
 from stagepack.instances.words import Words
@@ -62,7 +63,7 @@ class Preset:
     code_part: int | None
     state_bytes: int
     description: str
-    memory_bandwidth: int | None = None
+    memory_bandwidth: float | None = None
 
 
 def names() -> tuple[str, ...]:
@@ -76,13 +77,15 @@ def preset(name: str) -> Preset:
 
     An unknown name is refused with those that are known, a file with what is wrong in it.
     """
-    if name.endswith(FILE):
-        return replace(_generic(1), cluster=of_file(name), description=f"the cluster of {name}")
     found = _named(name)
+    if found is None and name.endswith(accelerators.FILE):
+        return replace(_generic(1), cluster=of_file(name), description=f"the cluster of {name}")
     if found is None:
         remedy = f"known are {', '.join(names())}, 2x8xh100 (two nodes), h100:4+a100-80:4, and a "
         raise InputError(
-            f"unknown cluster {name!r}", field="cluster", remedy=f"{remedy}FILE{FILE} of your own"
+            f"unknown cluster {name!r}",
+            field="cluster",
+            remedy=f"{remedy}FILE{accelerators.FILE} of your own",
         )
     return found
 
@@ -100,9 +103,19 @@ def _named(name: str) -> Preset | None:
 
 
 def of_file(path: str) -> Cluster:
-    """Return the cluster that a JSON file describes, by its own name or that of the file."""
-    cluster = strict.decode_file(path, Cluster, "cluster")
-    return cluster if cluster.name else msgspec.structs.replace(cluster, name=Path(path).stem)
+    """Return the cluster that a JSON file describes, by its own name or that of the file.
+
+    Auto Pipeline's ``cluster_info`` is taken as it stands, or beside its ``config``.
+    """
+    held = strict.decode_file(path, dict, "cluster")
+    if "cluster_info" in held:
+        described = strict.decode_file(path, Described, "cluster")
+        found = cluster_of(described.cluster_info, described.config.memory_proportion)
+    elif "connection" in held:
+        found = cluster_of(strict.decode_file(path, ClusterInfo, "cluster"))
+    else:
+        found = strict.decode_file(path, Cluster, "cluster")
+    return found if found.name else msgspec.structs.replace(found, name=Path(path).stem)
 
 
 def cluster(name: str | Cluster) -> Cluster:
@@ -326,11 +339,11 @@ def _accelerated(name: str, nodes: Sequence[accelerators.Node]) -> Preset:
     return Preset(
         cluster=accelerators.cluster(name, nodes),
         flops_per_cycle=round(first.tflops * 10**12) // giga,
-        values_per_cycle=first.bandwidth // 4,
-        utilisation=accelerators.ACHIEVED,
+        values_per_cycle=int(first.bandwidth // 4),
+        utilisation=first.products,
         code_bytes=0,
         code_part=None,
         state_bytes=0,
-        description=f"{first.source}; {accelerators.LINKS[nodes[0].near][2]}",
-        memory_bandwidth=first.bandwidth * accelerators.GB // giga,
+        description=f"{first.source}; {nodes[0].near.source}",
+        memory_bandwidth=first.reads * first.bandwidth * accelerators.GB / giga,
     )

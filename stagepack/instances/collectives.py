@@ -21,7 +21,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stagepack.instances.accelerators import GB, LINKS, Node
+from stagepack.instances.accelerators import GB, Node, Wire
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,9 @@ class Line:
     latency: float
 
     @classmethod
-    def named(cls, name: str) -> Line:
-        """Return the line of a link by its name."""
-        speed, microseconds, _ = LINKS[name]
-        return cls(speed * GB / 1e9, 1000 * microseconds)
+    def of(cls, wire: Wire) -> Line:
+        """Return the line of a link."""
+        return cls(wire.rate * GB / 1e9, 1000 * wire.latency)
 
     def ring(self, devices: int, nbytes: float) -> float:
         """Return the nanoseconds in which `devices` gather `nbytes` in a ring."""
@@ -58,8 +57,8 @@ class Group:
         Of unlike nodes, it has as many in each as divide all; of unlike lines the slowest count.
         """
         near, far = (
-            Line.named(min(names, key=lambda name: LINKS[name][0]))
-            for names in ({node.near for node in nodes}, {node.far for node in nodes})
+            Line.of(min(wires, key=lambda wire: wire.rate))
+            for wires in ({node.near for node in nodes}, {node.far for node in nodes})
         )
         room = math.gcd(*(node.devices for node in nodes)) if len(nodes) > 1 else nodes[0].devices
         inner = math.gcd(size, room // stride) if room % stride == 0 else 1

@@ -466,7 +466,7 @@ class ModelPlan(Shown):
         if self.note:
             lines.append(("note", self.note))
         return [
-            Head([(f"{self.name}:", str(self.status))], figures),
+            Head([(f"{self.name}:", f"{self.status}, {self._mode()}")], figures),
             Account(lines),
             self._levels(),
             self._stages(),
@@ -481,9 +481,13 @@ class ModelPlan(Shown):
         said += [what for kind, what in inner.items() if kind in there]
         return ", ".join(["stages", "their schedule", *said])
 
+    def _mode(self) -> str:
+        """Return what the step is of."""
+        return "training" if "B" in self.schedule.kinds else "inference"
+
     def _given(self) -> str:
         """Return what it took as it was told, which a better one might do otherwise."""
-        said = ["training" if "B" in self.schedule.kinds else "inference"]
+        said = [self._mode()]
         said.append(f"{self.microbatches:,} microbatch{'es' if self.microbatches > 1 else ''}")
         return ", ".join([*said, *told(self.levels[0].instance)])
 

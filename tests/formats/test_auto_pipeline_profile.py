@@ -109,3 +109,40 @@ def test_bad_profiles_are_refused_by_name(
 ) -> None:
     with pytest.raises(InputError, match=words):
         read(tmp_path, document, devices=1)
+
+
+README = {  # of Auto Pipeline: IPUs with the host at both ends
+    "clock": 1_850_000_000,
+    "memory": 894,
+    "connection": [
+        {"recvGBps": 7, "recvIdleCycle": 50_000, "sendGBps": 70, "sendIdleCycle": 3_000},
+        {"recvGBps": 70, "recvIdleCycle": 3_000, "sendGBps": 7, "sendIdleCycle": 50_000},
+    ],
+}
+
+
+def test_a_cluster_is_read_as_it_stands(tmp_path: Path) -> None:
+    """By itself, or with the share of memory; the readme's is the catalog's."""
+    path = tmp_path / "two.json"
+    document = profile([layer(inputs=1000, outputs=1000) for _ in range(4)])
+    config = {"memoryProportion": 0.85, "usePoplarEstimation": True}
+    for told, memory in (
+        (README, 894 * 2**20),
+        ({"cluster_info": README}, 894 * 2**20),
+        ({"cluster_info": README, "config": config}, int(894 * 0.85 * 2**20)),
+    ):
+        path.write_text(json.dumps(told))
+        whole = read(tmp_path, document, cluster=str(path))
+        assert (whole.cluster.name, whole.cluster.clock) == ("two", 1_850_000_000)
+        assert {device.memory for device in whole.cluster.devices} == {memory}
+    pod = read(tmp_path, document, cluster="ipu-pod2")
+    ends = [sp.PipelineSolution.in_order(cuts) for cuts in ((0, 1, 4), (0, 2, 4))]
+    assert [whole.evaluate(one) for one in ends] == [pod.evaluate(one) for one in ends]
+
+
+def test_a_cluster_that_is_wrong_is_told_by_file_and_field(tmp_path: Path) -> None:
+    path = tmp_path / "two.json"
+    document = profile([layer() for _ in range(4)])
+    path.write_text(json.dumps({**README, "connection": [{"recvGBps": 7}]}))
+    with pytest.raises(InputError, match=r"cluster: .*two.json: connection\[0\].*sendGBps"):
+        read(tmp_path, document, cluster=str(path))

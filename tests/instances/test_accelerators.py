@@ -67,7 +67,7 @@ def test_unknown_names_are_refused_with_those_that_are_known(name: str, told: st
 
 def test_every_figure_has_a_source() -> None:
     links = accelerators.LINKS
-    assert all(source and rate > 0 for rate, source in links.values())
+    assert all(source and rate > 0 for rate, _, source in links.values())
     for known in accelerators.ACCELERATORS.values():
         assert known.source
         assert {known.near, known.far, known.host} <= links.keys()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stagepack.instances.accelerators import nodes
+from stagepack.instances.accelerators import LINKS, nodes
 from stagepack.instances.collectives import Group, Line
 
 NEAR, FAR = Line(450.0, 3400.0), Line(50.0, 14000.0)
@@ -12,8 +12,8 @@ NEAR, FAR = Line(450.0, 3400.0), Line(50.0, 14000.0)
 
 
 def test_lines_are_those_of_the_links() -> None:
-    assert Line.named("nvlink4") == NEAR
-    assert Line.named("ib-ndr") == FAR
+    assert Line.of(LINKS["nvlink4"]) == NEAR
+    assert Line.of(LINKS["ib-ndr"]) == FAR
 
 
 def test_a_ring_in_a_node_by_hand() -> None:
@@ -72,4 +72,4 @@ def test_groups_lie_in_nodes(cluster: str, size: int, stride: int, levels: tuple
 
 def test_of_unlike_links_the_slowest_count() -> None:
     found = Group.of(nodes("h100:4+a100-80:4"), 8)
-    assert (found.near, found.far) == (Line.named("nvlink3"), Line.named("ib-hdr"))
+    assert (found.near, found.far) == (Line.of(LINKS["nvlink3"]), Line.of(LINKS["ib-hdr"]))

@@ -20,10 +20,11 @@ import msgspec
 
 from stagepack.errors import InputError
 from stagepack.instances import clusters
+from stagepack.instances.cluster_info import ClusterInfo, Connection, cluster_of
 from stagepack.instances.documents import strict
 from stagepack.instances.pipeline import KIND, Objective, PipelinePartition, Variable
 from stagepack.instances.pipeline.native import GIVEN, job
-from stagepack.instances.profile import Bytes, Cluster, Cycles, Device, Link, Positive
+from stagepack.instances.profile import Bytes, Cycles, Positive
 from stagepack.instances.words import Words
 
 
@@ -35,15 +36,6 @@ class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     exclusive_bytes: Bytes = 0
     inputs_bytes: Bytes = 0
     outputs_bytes: Bytes = 0
-
-
-class Connection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Links of one device: GB/s (2**30 bytes a second) and idle cycles."""
-
-    recv_gbps: Positive = msgspec.field(name="recvGBps")
-    send_gbps: Positive = msgspec.field(name="sendGBps")
-    recv_idle_cycle: Cycles = 0
-    send_idle_cycle: Cycles = 0
 
 
 class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,7 +78,8 @@ def parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
 
 def _build(case: Case, given: Words) -> PipelinePartition:
     machine = case.cluster
-    base = cluster_of(machine.connection, machine.clock, machine.memory * machine.proportion)
+    info = ClusterInfo(machine.clock, machine.memory, machine.connection)
+    base = cluster_of(info, machine.proportion)
     cluster = clusters.asked(given, base.clock, base)
     if not case.layers:
         raise InputError("no layers", field="layers", remedy="give at least one layer")
@@ -103,24 +96,6 @@ def _build(case: Case, given: Words) -> PipelinePartition:
         name=case.name,
         source="Auto Pipeline case",
         **options,
-    )
-
-
-def cluster_of(connection: list[Connection], clock: float, mebibytes: float) -> Cluster:
-    """Return devices by their `connection`, a `clock` in Hz, and `mebibytes` to plan with."""
-    links = [
-        (
-            Link(GBps=one.recv_gbps, idle=one.recv_idle_cycle),
-            Link(GBps=one.send_gbps, idle=one.send_idle_cycle),
-        )
-        for one in connection
-    ]
-    capacity = int(mebibytes * 2**20)
-    return Cluster(
-        devices=tuple(Device(memory=capacity, recv=recv, send=send) for recv, send in links),
-        clock=clock,
-        host_recv=links[0][0],
-        host_send=links[-1][1],
     )
 
 

@@ -13,19 +13,18 @@ case files (:mod:`.case`).
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import msgspec
 
 from stagepack.errors import InputError
-from stagepack.formats.auto_pipeline.case import Connection, cluster_of, invocations
+from stagepack.formats.auto_pipeline.case import invocations
 from stagepack.formats.known import stem_of
 from stagepack.instances import clusters
+from stagepack.instances.cluster_info import ClusterInfo, Config, cluster_of
 from stagepack.instances.documents import strict
 from stagepack.instances.pipeline import KIND, Objective, PipelinePartition
 from stagepack.instances.pipeline.data import uses_of
 from stagepack.instances.pipeline.native import GIVEN, job
-from stagepack.instances.profile import Bytes, Cluster, Cycles, Positive
+from stagepack.instances.profile import Bytes, Cluster, Cycles
 from stagepack.instances.words import Words
 
 
@@ -54,21 +53,6 @@ class LayerInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     cycle: Cycle
     memory: Memory
-
-
-class ClusterInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The devices: clock in Hz, memory in MiB."""
-
-    clock: Positive
-    memory: Annotated[float, msgspec.Meta(ge=0, le=2.0**40)]
-    connection: Annotated[list[Connection], msgspec.Meta(min_length=1)]
-
-
-class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """The share of memory that may be planned with; how cycles were found does not matter."""
-
-    memory_proportion: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
-    use_poplar_estimation: bool = True
 
 
 class ModelInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -123,7 +107,7 @@ def _cluster(model: ModelInfo, given: Words) -> Cluster:
     """Return the cluster of the file, changed as asked, or else the one given beside it."""
     info, named = model.cluster_info, given.get("cluster")
     if info is not None:
-        base = cluster_of(info.connection, info.clock, info.memory * model.config.memory_proportion)
+        base = cluster_of(info, model.config.memory_proportion)
         return clusters.asked(given, base.clock, base)
     if named is None:
         return clusters.asked(given, 1_850_000_000)  # the clock of the readme

@@ -4,7 +4,8 @@ What the file does not say is given beside it: the ``cluster`` (``4xh100``), ``t
 inference, ``sequence`` (4,096 tokens, or as many as the model was made for, if fewer), samples of a
 ``microbatch`` (1), ``dtype`` (that of the file), ``phase`` (prefill or decode), ``attention``
 (flash or eager), ``keep`` (all that the backward pass needs, or inputs of layers, which are then
-all recomputed; ``recompute`` chooses which), ``state_bytes`` of the optimiser for each weight (12:
+all recomputed; ``recompute`` chooses which), ``measured`` (a table of what layers cost),
+``state_bytes`` of the optimiser for each weight (12:
 a copy of the weight and two moments in 32 bits; 8 with weights in 32 bits), ``utilisation``, the
 share of the peak.
 
@@ -24,6 +25,7 @@ from stagepack.errors import InputError
 from stagepack.formats.hugging_face import families
 from stagepack.formats.hugging_face.costs import Roofline, Shares, Work, profile
 from stagepack.formats.hugging_face.fields import Fields
+from stagepack.formats.hugging_face.measured import overridden
 from stagepack.formats.known import stem_of
 from stagepack.instances import accelerators, clusters
 from stagepack.instances.documents import strict
@@ -89,6 +91,8 @@ def chain(named: Named, given: Words) -> PipelinePartition:
         given = {**given, "cluster": accelerators.cluster(whole, shares.nodes, width)}
     cluster, (own, share) = clusters.machine(given)[1], roofline(given)
     made = profile(model, work, own, named.name, shares)
+    if "measured" in given:
+        made = overridden(made, given["measured"])
     if "speed" not in given:
         cluster = _with_speeds(cluster, made, model, work, share, shares)
     options: JsonObject = {"training": work.training, **job(given)}
@@ -107,11 +111,14 @@ def chain(named: Named, given: Words) -> PipelinePartition:
     )
 
 
-def roofline(given: Words) -> tuple[Roofline, float]:
-    """Return the first of the devices that are given, and the share of the peak that it reaches."""
-    preset, _ = clusters.machine(given)
-    share = float(given.get("utilisation", preset.utilisation))
-    return Roofline(share * preset.flops_per_cycle, preset.memory_bandwidth), share
+def roofline(given: Words) -> tuple[Roofline, float | None]:
+    """Return the first of the devices that are given, and the share of all peaks, if it is said."""
+    preset, share = clusters.machine(given)[0], given.get("utilisation")
+    nodes = accelerators.nodes(preset.cluster.name)
+    if nodes:
+        return Roofline.of(nodes[0].of, share), share
+    reached = preset.utilisation if share is None else share
+    return Roofline(reached * preset.flops_per_cycle, preset.memory_bandwidth), share
 
 
 def _told(named: Named, given: Words) -> str:
@@ -240,7 +247,7 @@ def _with_speeds(
     made: ModelProfile,
     model: families.Model,
     work: Work,
-    share: float,
+    share: float | None,
     shares: Shares,
 ) -> Cluster:
     """Return a cluster of unlike accelerators with the speeds that each has for a whole model.
@@ -254,8 +261,8 @@ def _with_speeds(
     made : ModelProfile
         The layers on the first device.
     model, work
-    share : float
-        Of the peak.
+    share : float, optional
+        Of the peak; None: what each device has.
     shares : Shares
     """
     nodes = accelerators.slowest(accelerators.nodes(cluster.name), shares.devices)
@@ -265,8 +272,7 @@ def _with_speeds(
     first = [layer.forward for layer in made.layers]
     speeds = {}
     for name, of in kinds.items():
-        giga = accelerators.CLOCK
-        roof = Roofline(share * of.tflops * 1e12 / giga, of.bandwidth * accelerators.GB / giga)
+        roof = Roofline.of(of, share)
         other = [layer.forward for layer in profile(model, work, roof, "", shares).layers]
         speeds[name] = sum(first) / sum(other)
         heavy = [one / its for one, its in zip(first, other, strict=True) if one * 100 > sum(first)]
@@ -308,6 +314,7 @@ WORDS: dict[str, Parameter] = {
     "data": Parameter("data", int, "copies of each stage, which share the samples", 1, 2**16),
     "expert": Parameter("expert", int, "copies of a stage that share its experts", 1, 2**16),
     "zero": Parameter("zero", int, "what copies divide: 1 optimiser, 2 gradients, 3 weights", 0, 3),
+    "measured": Parameter("measured", str, "table of figures that replace those of layers, .csv"),
     "overlap": Parameter("overlap", float, "hidden part of the time of gradients on links", 0, 1),
 }
 CONTEXTS = {KIND: GIVEN - {"kv_bytes"} | {*WORDS, "batch", "state_bytes", "utilisation"}}

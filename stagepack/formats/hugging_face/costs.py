@@ -1,8 +1,10 @@
 """What the layers of a model cost on a device, by its roofline.
 
-A layer takes max(flops / (achieved share * peak), bytes moved / bandwidth of memory), its backward
-pass twice as long.  Moved are its weights (of experts those that some token meets, of
-tables one row a token), what it reads and writes, and while a token is generated the cache.
+A layer takes max(flops / (achieved share * peak), bytes moved / achieved bandwidth of memory), and
+what it takes to launch; its backward pass takes twice as long.  Products, those of experts and
+pairs of tokens have shares of their own, and their times add up.  Moved are its weights (of experts
+those that some token meets, of tables one row a token), what it reads and writes, and while a token
+is generated the cache.
 
 With microbatches of b samples of s tokens, values of w bytes and n = b s tokens (b in decoding):
 
@@ -25,13 +27,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import msgspec
 
 from stagepack.errors import InputError
 from stagepack.formats.hugging_face.families import Layer, Model
 from stagepack.formats.hugging_face.parts import Part
-from stagepack.instances.accelerators import Node
+from stagepack.instances.accelerators import CLOCK, GB, Accelerator, Node
 from stagepack.instances.collectives import Group
 from stagepack.instances.profile import LayerProfile, ModelProfile
 from stagepack.instances.words import LARGEST
@@ -205,21 +208,66 @@ ALONE = Shares()
 
 @dataclass(frozen=True)
 class Roofline:
-    """A device: flops and bytes of its memory in a cycle; None: memory costs no time."""
+    """What a device reaches.
+
+    Attributes
+    ----------
+    flops : float
+        Of products in a cycle.
+    bandwidth : float, optional
+        Bytes of its memory in a cycle; None: memory costs no time.
+    experts, attention : float
+        How much fewer products of experts and pairs of tokens reach: theirs by those of products.
+    launch : float
+        Cycles of each pass beside these.
+    """
 
     flops: float
     bandwidth: float | None
+    experts: float = 1.0
+    attention: float = 1.0
+    launch: float = 0.0
 
-    def cycles(self, flops: float, moved: float) -> int:
-        """Return how long work takes, in whole cycles."""
-        computed = flops / self.flops
-        return math.ceil(max(computed, moved / self.bandwidth) if self.bandwidth else computed)
+    @classmethod
+    def of(cls, device: Accelerator, share: float | None = None) -> Roofline:
+        """Return that of an accelerator, in nanoseconds; with another `share` of all its peaks."""
+        own = device.products if share is None else share
+        each = (device.experts / own, device.attention / own) if share is None else (1.0, 1.0)
+        bandwidth = device.reads * device.bandwidth * GB / CLOCK
+        return cls(
+            own * device.tflops * 1e12 / CLOCK, bandwidth, *each, device.launch * CLOCK / 1e6
+        )
+
+    def cycles(self, flops: Flops, moved: float, devices: int = 1) -> int:
+        """Return how long work takes, in whole cycles.
+
+        Parameters
+        ----------
+        flops : Flops
+            That `devices` share.
+        moved : float
+            Bytes of each one's memory.
+        devices : int
+        """
+        whole = flops.products + flops.experts / self.experts + flops.attention / self.attention
+        computed = whole / devices / self.flops
+        bound = max(computed, moved / self.bandwidth) if self.bandwidth else computed
+        return math.ceil(bound + self.launch)
 
 
-def flops(part: Part, work: Work, tokens: int) -> int:
-    """Return the operations of a forward pass of `tokens`; a multiply-accumulate is two."""
+class Flops(NamedTuple):
+    """Operations, of which a multiply-accumulate is two: products, of experts, pairs of tokens."""
+
+    products: int
+    experts: int
+    attention: int
+
+
+def flops(part: Part, work: Work, tokens: int) -> Flops:
+    """Return the operations of a forward pass of `tokens`."""
     pairs = part.causal * work.causal_pairs(part.window) + part.scores * work.pairs
-    return 2 * (part.products * tokens + pairs)
+    routed = part.used * part.expert
+    return Flops(*(2 * one for one in ((part.products - routed) * tokens, routed * tokens, pairs)))
 
 
 def moved(layer: Layer, model: Model, work: Work, tokens: int, shares: Shares = ALONE) -> float:
@@ -355,7 +403,7 @@ def _costs(
     if shares.zero == 3:
         temporary += work.width * (dense + experts)
     computed = device.cycles(
-        flops(part, work, tokens) / t, moved(layer, model, work, tokens, shares)
+        flops(part, work, tokens), moved(layer, model, work, tokens, shares), t
     )
     sent = gathered = 0
     if shares.devices > 1:

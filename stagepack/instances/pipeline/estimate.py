@@ -343,14 +343,14 @@ def estimate(
                 choices=taken[j],
             )
         )
-    rows = tuple(stages)
+    rows, named = tuple(stages), instance.cluster.name.partition("@")[0]
     return Estimate(
         instance=instance.name,
         objective_name=str(instance.objective),
         objective=objective,
         stages=rows,
         devices=_together(instance, rows) if instance.placed else rows,
-        clock=float(instance.cluster.clock) if accelerators.nodes(instance.cluster.name) else None,
+        clock=float(instance.cluster.clock) if accelerators.nodes(named) else None,
     )
 
 

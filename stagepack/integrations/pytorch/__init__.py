@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from stagepack.integrations.pytorch.pipelining import Running
     from stagepack.integrations.pytorch.stages import Stages
 
+log = logging.getLogger("stagepack")
 Plan = (
     PipelineSolution | GraphSolution | Result[PipelineSolution] | Result[GraphSolution]
     | Sequence[int]
@@ -56,7 +58,10 @@ def profile_model(
 ) -> ModelProfile:
     """Return the cost of each layer of a PyTorch module: counted without running it, or measured.
 
-    A layer is a module without children, or a larger module if `depth` or `basic_blocks` say so.
+    A layer is a module without children, or a larger module if `depth` or `basic_blocks` say so, or
+    else a model of Transformers itself (`_no_split_modules`, such as its decoder layers).  A model
+    that cannot be traced with its cache of keys and values is taken with ``use_cache=False``, and a
+    warning says so.
     Operations of a module between its children belong to the layer before them.  Layers are listed
     in the order in which they run; a layer that runs twice is listed twice.  If nothing is
     measured, a warning names the operators whose number of operations is unknown; their cost is
@@ -80,7 +85,7 @@ def profile_model(
         the counted operations.
     training : bool
         Whether the bytes include gradients and optimiser state; instances made of the profile are
-        then of training.
+        then of training, and otherwise of inference, as all are where nothing else is said.
     machine : str
         A cluster of the catalog; the speed of its devices converts operations to cycles.
     state_bytes : int
@@ -118,6 +123,11 @@ def profile_model(
     if measure:
         bench = Bench(repeats, None if cache is None else Path(cache), progress)
         profile = measured(traced, profile, bench)
+    log.info(
+        "%s: %d layers, %s parameters, %s", profile.name, len(profile.layers),
+        f"{sum(one.numel() for one in module.parameters()):,}",
+        "training" if training else "inference",
+    )  # fmt: skip
     return profile.together() if tied == "together" else profile
 
 

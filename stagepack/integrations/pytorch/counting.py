@@ -49,6 +49,8 @@ ATTENTIONS = (
 RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell", "rnn_tanh_cell",
              "rnn_relu_cell")  # fmt: skip
 """Recurrent layers, which FlopCounterMode does not know."""
+GROUPED = "grouped_mm"
+"""Part of the names of products by experts, of PyTorch's own and of Transformers' on a CPU."""
 THRICE = ("norm", "softmax")
 """Parts of names of operators that go three times over their values."""
 KEEP_NOTHING = {
@@ -60,10 +62,10 @@ TAGS = {"pointwise", "reduction"}
 """Torch's tags of operators that go once over their values."""
 ONCE = KEEP_NOTHING | {
     "all", "amax", "amin", "and", "any", "argmax", "argmin", "concat", "cumprod", "cumsum",
-    "diff", "eye", "fill", "flip", "floor_divide", "glu", "hardswish", "linspace",
-    "log_sigmoid", "logsumexp", "max", "meshgrid", "min", "nonzero", "one_hot", "or", "prelu",
-    "prod", "roll", "rsub", "scalar_tensor", "slice", "std", "take", "tile", "topk", "tril",
-    "triu", "type_as", "var", "where", "xor", "zero",
+    "diff", "eye", "fill", "flip", "floor_divide", "glu", "hardswish", "histc", "linspace",
+    "log_sigmoid", "logsumexp", "max", "meshgrid", "min", "nonzero", "one_hot", "or", "polar",
+    "prelu", "prod", "roll", "rsub", "scalar_tensor", "slice", "std",
+    "take", "tile", "topk", "tril", "triu", "type_as", "var", "where", "xor", "zero",
 }  # fmt: skip
 """Operators that do without the tag."""
 ONCE_PARTS = (
@@ -191,6 +193,8 @@ class _Counter:
             return 0
         if _called(node) in RECURRENT:
             return _recurrent(node)
+        if GROUPED in _called(node):
+            return _grouped(node)
         mode = modes[0]
         mode.allow_non_fake_inputs = True
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
@@ -208,6 +212,12 @@ def _recurrent(node: fx.Node) -> int:
     shapes = [one.meta["val"].shape for one in weights if is_tensor(one)]
     rows = node.args[0].meta["val"].shape[:-1]
     return 2 * int(prod(rows) * sum(prod(shape) for shape in shapes if len(shape) == 2))
+
+
+def _grouped(node: fx.Node) -> int:
+    """Return the operations of a product of rows by the matrices of experts, each row by one."""
+    rows, matrices = (source.meta["val"] for source in node.args[:2])
+    return 2 * int(rows.shape[0] * prod(matrices.shape[-2:]))
 
 
 def _all_nodes(

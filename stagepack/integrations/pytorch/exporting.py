@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import logging
 import os
@@ -10,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import fx, nn
@@ -25,15 +26,32 @@ FAILURES = (
 )  # fmt: skip
 """What the code of a module may end with; torch's own are RuntimeErrors."""
 END = re.compile(
-    r" \(unhinted| Caused by:| For more information| Explanation:| This error happens|"
+    r" \(unhinted| Caused by:| If this type holds| Export only supports| For more information|"
+    r" Explanation:| This error happens|"
     r"If you're using torch\.compile"
 )
 """Where torch goes on with what helps nobody here."""
-BRANCHES = ("data-dependent", "dynamic control flow", ".item()", "numpy()")
+BRANCHES = ("data-dependent", "dynamic control flow", ".item()")
 """What torch says of control flow that depends on values."""
+RUNS = (
+    "give inputs on which module(*sample_inputs, **kwargs) runs by itself; if it does, wrap it in "
+    "a module that takes as inputs what is not computed by operators of PyTorch's"
+)
+CURES = {
+    BRANCHES: "take control flow that depends on data out of it, as by torch.where or torch.cond",
+    ("numpy()",): "compute by PyTorch's operators there, not by numpy's",
+    ("same device", "meta tensor", "device"): "put the module and its inputs on one device",
+    ("in output, which is not",): "wrap it in a module that returns tensors, or tuples, lists or "
+    "dictionaries of them, or call torch.export.register_dataclass(...) on that class",
+    ("Unsupported input type",): "give tensors, or tuples, lists or dictionaries of them, or call "
+    "torch.export.register_dataclass(...) on that class",
+    ("positional argument", "keyword argument", "required argument", "multiple values"):
+    "give the inputs of its forward{takes}",
+}  # fmt: skip
+"""What to do about what torch says; any other failure is most often one of the inputs."""
 INNER = ("torch._", "torch.nn.modules._functions")
 """Modules of torch's own functions that are traced as they are, or told of otherwise."""
-DEVICES = ("same device", "meta tensor", "device")
+log = logging.getLogger("stagepack")
 
 
 class Exported(NamedTuple):
@@ -46,8 +64,43 @@ class Exported(NamedTuple):
 
 
 def exported(module: nn.Module, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Exported:
-    """Return the graph of a module for `inputs` and `kwargs`; errors name the module that ran."""
+    """Return the graph of a module for `inputs` and `kwargs`; errors name the module that ran.
+
+    A model of Transformers that cannot be traced with its cache of keys and values is traced
+    without it, and that is told.
+    """
     _require_traceable(module)
+    try:
+        return _exported(module, inputs, kwargs)
+    except FAILURES as error:
+        caching = [] if "use_cache" in kwargs else _caching(module)
+        if not caching:
+            _refuse(error, module, inputs, kwargs)
+    _keep_caches(caching, False)
+    try:
+        found = _exported(module, inputs, kwargs)
+    except FAILURES as error:
+        _refuse(error, module, inputs, kwargs)
+    finally:
+        _keep_caches(caching, True)
+    log.warning("%s is taken with use_cache=False: it returns no cache", type(module).__name__)
+    return found
+
+
+def _caching(module: nn.Module) -> list[Any]:
+    """Return the configurations by which parts of a model of Transformers return a cache."""
+    found = {id(part.config): part.config for part in module.modules() if hasattr(part, "config")}
+    return [config for config in found.values() if getattr(config, "use_cache", None) is True]
+
+
+def _keep_caches(configs: list[Any], kept: bool) -> None:
+    """Say in configurations whether caches are `kept`."""
+    for config in configs:
+        config.use_cache = kept
+
+
+def _exported(module: nn.Module, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Exported:
+    """Return the graph of a module as it stands; `inputs` and `kwargs` are of one call."""
     before: dict[str, Any] = {}
     changed: list[str] = []
     begun = module.register_forward_pre_hook(partial(_begun, before))
@@ -56,13 +109,6 @@ def exported(module: nn.Module, inputs: tuple[Any, ...], kwargs: dict[str, Any])
         with _held_back(), _functions() as functions:
             program = torch.export.export(module, inputs, kwargs, strict=False)
             graph = program.module()
-    except FAILURES as error:
-        place = _place(module, inputs, kwargs) or type(module).__name__
-        said = " ".join(str(error).split())
-        reason = END.split(said)[0].rstrip(" .")[:300] or type(error).__name__
-        raise InputError(
-            f"cannot be traced: {reason}", field=f"module {place}", remedy=_remedy(error)
-        ) from None
     finally:
         begun.remove()
         ended.remove()
@@ -70,6 +116,18 @@ def exported(module: nn.Module, inputs: tuple[Any, ...], kwargs: dict[str, Any])
               for name, part in module.named_modules() if has_backward_hooks(part))  # fmt: skip
     built = (program.call_spec.in_spec, program.call_spec.out_spec)
     return Exported(graph, built, (*hooked, *dict.fromkeys(functions)), tuple(changed))
+
+
+def _refuse(
+    error: Exception, module: nn.Module, inputs: tuple[Any, ...], kwargs: dict[str, Any]
+) -> NoReturn:
+    """Say why a module cannot be traced for `inputs` and `kwargs`: the `error`, and where."""
+    place = _place(module, inputs, kwargs) or type(module).__name__
+    said = " ".join(str(error).split())
+    reason = END.split(said)[0].rstrip(" .")[:300] or type(error).__name__
+    raise InputError(
+        f"cannot be traced: {reason}", field=f"module {place}", remedy=_remedy(error, module)
+    ) from None
 
 
 def _require_traceable(module: nn.Module) -> None:
@@ -144,14 +202,15 @@ def _place(module: nn.Module, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -
     return ""
 
 
-def _remedy(error: Exception) -> str:
+def _remedy(error: Exception, module: nn.Module) -> str:
     """Return what to do about a failure of torch.export."""
     said = str(error)
-    if isinstance(error, GuardOnDataDependentSymNode) or any(part in said for part in BRANCHES):
-        return "take control flow that depends on data out of it"
-    if any(part in said for part in DEVICES):
-        return "put the module and its inputs on one device"
-    return "give inputs that it runs on, and take out what torch.export does not know"
+    if isinstance(error, GuardOnDataDependentSymNode):
+        return CURES[BRANCHES]
+    cure = next(
+        (cure for parts, cure in CURES.items() if any(part in said for part in parts)), RUNS
+    )
+    return cure.format(takes=inspect.signature(module.forward))
 
 
 @contextmanager

@@ -21,6 +21,8 @@ from stagepack.integrations.pytorch.inside import pytree, schema
 
 REGIONS = ("wrap_with_set_grad_enabled", "wrap_with_autocast", "cond", "scan", "while_loop")
 """Operators that run graphs of their own."""
+NOT_CUT = "_no_split_modules"
+"""Where models of Transformers name the classes of their parts that stay whole."""
 FIRST = "(inputs)"
 """Name of what runs before the first layer."""
 
@@ -122,7 +124,8 @@ def trace(
     found = exported(module, tuple(inputs), dict(kwargs))
     graph = found.graph
     nodes = _tidied(graph)
-    names = {f"{block.__module__}.{block.__qualname__}" for block in basic_blocks}
+    blocks = basic_blocks or (_kept_whole(module) if depth is None else ())
+    names = {f"{block.__module__}.{block.__qualname__}" for block in blocks}
     stacks: dict[fx.Node, list[tuple[str, str, str]]] = {}
     for node in nodes:
         stacks[node] = _stack_of(node, graph, stacks)
@@ -143,6 +146,12 @@ def trace(
         slopes=found.slopes,
         moving=found.moving,
     )
+
+
+def _kept_whole(module: nn.Module) -> set[type]:
+    """Return the classes of modules that a model of Transformers says are not to be cut."""
+    said = {name for part in module.modules() for name in getattr(part, NOT_CUT, None) or ()}
+    return {type(part) for part in module.modules() if type(part).__name__ in said}
 
 
 def _require_values(given: object) -> None:

@@ -118,6 +118,12 @@ def plan_layout(
                 remedy="degrees are chosen for models of Hugging Face; give --microbatches instead",
             )
         given = said({**options, "cluster": cluster}, form, PipelinePartition.kind)
+        if "measured" in given:
+            raise InputError(
+                "are figures of one layout, and others have other parts of layers",
+                field="measured",
+                remedy="give figures of devices and links, cluster 4xh100@figures.json",
+            )
         given["cluster"] = clusters.cluster(given["cluster"])
         named = Named.read(data, path.name)
         ways = require_layouts(named, given, global_batch)
