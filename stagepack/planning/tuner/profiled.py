@@ -10,9 +10,9 @@ counts what rests on which:
 - *noise*: what is below the best by more than values of one configuration were ever apart is not
   the best; what is not is measured again, up to the repeats asked for.
 
-On a line the next value is the weighted median of where the largest that fits may be.  Any place has
-some weight; more have those around where the model, corrected by the lines known so far, or other
-lines have it.
+On a line the next value is the weighted median of where the largest that fits may be.  Any place
+has some weight; more have those around where the model, corrected by the lines known so far, or
+other lines have it.
 
 Cost: one to three measurements a line where guesses are good; about log2(n) + 2 of n values else.
 """
