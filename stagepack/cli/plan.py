@@ -17,6 +17,7 @@ from stagepack.cli.context import instance_to_ask
 from stagepack.cli.options import (
     EXIT_INFEASIBLE,
     EXIT_INPUT,
+    LIMITS,
     METHOD,
     OUTPUT,
     As,
@@ -239,6 +240,14 @@ def tune(
         bool, option(PROFILER, "Measure again what failed according to the store.", "--retry")
     ] = False,
     time_limit: Annotated[float, limit_option("Seconds of each question; 0: no limit.")] = 5.0,
+    total_limit: Annotated[
+        float,
+        option(
+            LIMITS,
+            "Seconds in which plans are begun where bounds choose; 0: no limit.",
+            metavar="SECONDS",
+        ),
+    ] = 60.0,
     store: Annotated[
         Path | None,
         option(
@@ -297,6 +306,7 @@ def tune(
             seed=seed,
             time_limit=time_limit or None,
             gap=gap,
+            total_limit=total_limit or None,
             store=store,
             executor=None if pool is None else stack.enter_context(pool),
             width=jobs,

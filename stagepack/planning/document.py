@@ -75,6 +75,8 @@ class _Tuning(msgspec.Struct, frozen=True):
     evaluations: list[JsonObject]
     interrupted: bool = False
     measured: Measuring | None = None
+    left: Annotated[int, msgspec.Meta(ge=0)] = 0
+    most: float | None = None
 
 
 class _Figures(msgspec.Struct, frozen=True):
@@ -183,6 +185,8 @@ def read_tuning(path: str | Path) -> Tuning:
         bisection=found.bisection,
         interrupted=found.interrupted,
         measured=found.measured,
+        left=found.left,
+        most=found.most,
     )
 
 

@@ -193,6 +193,11 @@ class Tuning(ShownRows):
         Whether the search was interrupted, so that the best plan may be missing.
     measured : Measuring or None
         How it was measured; None of plans.
+    left : int
+        Configurations that may be better than the best plan, since the search ended before all that
+        might be were planned, or with less time than they need.
+    most : float or None
+        The most samples a second that any of these may have, if that is known.
     """
 
     options: dict[str, tuple[Any, ...]]
@@ -203,6 +208,8 @@ class Tuning(ShownRows):
     bisection: int
     interrupted: bool = False
     measured: Measuring | None = None
+    left: int = 0
+    most: float | None = None
 
     @property
     def counted(self) -> str:
@@ -269,6 +276,8 @@ class Tuning(ShownRows):
                 "doubts": list(self.doubts),
                 "counted": self.counted,
                 "interrupted": self.interrupted,
+                "left": self.left,
+                "most": self.most,
                 **({} if self.measured is None else {"measured": vars(self.measured)}),
                 "best": None if best is None else best.to_dict(),
                 "front": [one.to_dict() for one in self.front],
@@ -335,6 +344,11 @@ class Tuning(ShownRows):
         figures += self._told(best)
         if self.interrupted:
             figures.append("interrupted: not all that may be better was tried")
+        if self.left:
+            most = as_text.gap((self.most or math.inf) / (best.throughput or 1) - 1)
+            least = f", by {most} at most" if self.most else ""
+            what = "configuration" if self.left == 1 else "configurations"
+            figures.append(f"{self.left:,} other {what} may be better{least}: give more time")
         if self.doubts:
             told = f"not monotone as declared: {self.doubts[0]}"
             more = len(self.doubts) - 1

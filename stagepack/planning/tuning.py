@@ -53,6 +53,7 @@ def tune(
     time_limit: float | None = 5,
     seed: int = 0,
     gap: float = 0,
+    total_limit: float | None = 60,
     store: str | Path | None = None,
     executor: Executor | None = None,
     width: int = 1,
@@ -86,6 +87,10 @@ def tune(
         As for :func:`plan_model`.
     gap : float
         What can have more samples a second by this part at most is not looked at.
+    total_limit : float, optional
+        Seconds after which no more plans are made where "bounds" choose; the result says how much
+        better those left may be.  Plans are first made with little time, then those that may be the
+        best with more, up to `time_limit`.  Not with `measure`.
     store : path-like, optional
         A folder in which evaluations are stored and found again, measurements as soon as they are
         made.  Those are known by the name of `measure` and the options: another program needs
@@ -162,7 +167,8 @@ def tune(
     limits: JsonObject = {"split": bool(split), "time_limit": time_limit, "seed": seed}
     if not is_number(gap) or gap < 0:
         raise InputError(f"{gap!r}", field="gap", remedy="give a part, such as 0.01")
-    given = make, values, rising, limits, kept, executor, width, float(gap)
+    total_limit = require_time(total_limit, "total_limit")
+    given = make, values, rising, limits, kept, executor, width, float(gap), total_limit
     return (Tuner(*given) if how is None else Profiled(*given, how=how)).run(search)
 
 
@@ -188,13 +194,11 @@ def _profiling(
         )
     if not is_number(margin) or margin < 0:
         raise InputError(f"{margin!r}", field="margin", remedy="give a part, such as 0.2")
-    if limit is not None and not (is_number(limit) and limit > 0):
-        raise InputError(f"{limit!r}", field="measure_limit", remedy="give seconds, or None")
     return Profiling(
         measure,
         integer(repeats, "repeats", 1),
         float(margin),
-        limit,
+        require_time(limit, "measure_limit"),
         None if calls is None else integer(calls, "calls", 1),
         bool(retry),
     )

@@ -118,7 +118,8 @@ def outlook(
     stages = StepStages(instance, microbatches, split, ends) if affordable(instance) else None
     found = None if stages is None else stages.least()
     if found is None:
-        return step_bound(instance, microbatches, split=split), stages is None
+        unknown = stages is None or bool(instance.alternatives) or instance.placed
+        return step_bound(instance, microbatches, split=split), unknown
     return found.bound, True
 
 

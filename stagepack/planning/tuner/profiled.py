@@ -122,7 +122,10 @@ class Profiled(Tuner):
         try:
             self._recall()
             while True:
-                super().search(search)
+                if search == "grid":
+                    self._all()
+                else:
+                    self._bisected(bounded=search == "bounds")
                 again = self._close_to_best()
                 if not again or not self.goes_on():
                     return
@@ -160,6 +163,10 @@ class Profiled(Tuner):
     def bound(self, line: Line, at: int) -> float:
         """Return how many samples a second a configuration is taken to have at most."""
         return min(self._by_step(line, at), self._by_model(line, at))
+
+    def promising(self, line: Line, at: int) -> bool:
+        """Return whether a configuration may be the best, whatever the model says of its memory."""
+        return self.bound(line, at) > self.best * (1 + self.gap)
 
     def _by_step(self, line: Line, at: int) -> float:
         """Return it from the smaller batches of its line, whose steps take no longer."""
@@ -229,6 +236,10 @@ class Profiled(Tuner):
             middle = (low + high) // 2
             low, high = (middle, high) if self.outlook(line, middle)[1] else (low, middle)
         return low
+
+    def left(self) -> JsonObject:
+        """Return nothing: why what was not measured was not is counted elsewhere."""
+        return {}
 
     def _close_to_best(self) -> list[Asked]:
         """Return what to measure again: the best, then what may be it but for noise.
@@ -336,7 +347,7 @@ class Profiled(Tuner):
                     training=around.training,
                 )  # fmt: skip
             assert model is not None
-            plan = planned((chosen, model), self.limits, None)
+            plan = planned((chosen, model), [self.limits], None)
         except InputError as error:
             return Answer(**{**known, "reason": str(error)})
         figures = {name: getattr(plan, name) for name in ("status", "cycles", "bound")}

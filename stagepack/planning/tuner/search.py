@@ -6,13 +6,20 @@ lines of the same point whose ranks are below, or above.  As larger values are b
 line has more samples a second than the bound of the largest one that is open: if that is no more
 than the best, the line is skipped, and no other bound of it is computed.
 
+Where bounds choose, a plan is first made in little time; those that may still be the best are made
+again with more, as far as the limit of the whole search goes.  Of configurations that are lines by
+themselves the quick bound of :func:`.step_bound` is known first, and the better one only of those
+whose turn it is.
+
 Cost: a bound for each line, and about log2(n) for each of n values once a line may have the best.
 """
 
 from __future__ import annotations
 
 import bisect
+import dataclasses
 import hashlib
+import heapq
 import itertools
 import json
 import logging
@@ -27,15 +34,21 @@ from typing import Any
 from stagepack import files
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, StagepackError, carrying
+from stagepack.heuristics.pipeline.step_bound import step_bound
 from stagepack.heuristics.pipeline.step_stages import outlook
 from stagepack.instances.base import require_instance
 from stagepack.instances.pipeline import KIND, PipelinePartition
 from stagepack.planning.search import unshown
+from stagepack.planning.tries import QUESTIONS
 from stagepack.planning.tuned import BATCH, Evaluation, Measuring, Tuning
+from stagepack.progress import clock
+from stagepack.result import Status
 from stagepack.solve import versions
 
 log = logging.getLogger(__name__)
 
+QUICK = 0.5
+"""Seconds of a question of a plan that is made first."""
 Options = JsonObject
 Make = Callable[..., PipelinePartition]
 
@@ -79,7 +92,8 @@ class Tuner:
     """A search, and what it knows.
 
     `make` makes the model of a configuration of `values`; options that are `monotone` rise.
-    `limits` are those of a plan.  What can be better by a part of `gap` at most is skipped.
+    `limits` are those of a plan.  What can be better by a part of `gap` at most is skipped.  Where
+    bounds choose, the search ends after `total` seconds.
     """
 
     make: Make | None
@@ -90,10 +104,15 @@ class Tuner:
     executor: Executor | None
     width: int
     gap: float = 0.0
+    total: float | None = None
     done: list[Evaluation] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
     best: float = 0.0  # the most samples a second that are known
-    _outlooks: dict[tuple[Line, int], tuple[float, bool]] = field(default_factory=dict)
+    _outlooks: dict[Asked, tuple[float, bool]] = field(default_factory=dict)
+    _quick: dict[Asked, float] = field(default_factory=dict)  # bounds that can be better
+    _tiers: list[float | None] = field(default_factory=list)  # limits of a question, rising
+    _tried: dict[Asked, tuple[int, int]] = field(default_factory=dict)  # place in `done`, its tier
+    _ends: float = math.inf
 
     def run(self, search: str) -> Tuning:
         """Search, and return what was found."""
@@ -112,10 +131,17 @@ class Tuner:
 
     def search(self, search: str) -> None:
         """Look at configurations until none may be better."""
+        bounded = search == "bounds"
+        self._tiers = [self.limits["time_limit"]]
+        if bounded:
+            self._tiers = tiers(self._tiers[0])
+            self._ends = math.inf if self.total is None else clock() + self.total
         if search == "grid":
             self._all()
-        else:
-            self._bisected(bounded=search == "bounds")
+            return
+        self._bisected(bounded=bounded)
+        while bounded and self._deepen():
+            self._bisected(bounded=True)
 
     def _found(self, search: str, *, interrupted: bool) -> Tuning:
         """Return what is known by now."""
@@ -128,7 +154,25 @@ class Tuner:
             bisection=sum(_bisection(line) for line in self.lines),
             interrupted=interrupted,
             measured=self.measured(),
+            **self.left(),
         )
+
+    def left(self) -> JsonObject:
+        """Return how many others may be better, and the most that any of them may have."""
+        enough = self.best * (1 + self.gap)
+        count, bounds = 0, []
+        for line in self.lines:
+            last = line, line.fails - 1
+            looked = last in self._outlooks or last in self._quick
+            if line.open and not (looked and not self.promising(*last)):
+                count += line.fails - line.fits - 1
+                bounds.append(self.bound(*last) if looked else math.inf)
+        best = max(self.done, key=lambda one: one.throughput or 0.0, default=None)
+        others = [one.bound or 0.0 for one in self.done if one is not best]
+        bounds += [bound for bound in others if bound > enough]
+        count += sum(bound > enough for bound in others)
+        most = max(bounds, default=math.inf)
+        return {"left": count, "most": most if most < math.inf else None}
 
     def measured(self) -> Measuring | None:
         """Return how it was measured; None for plans."""
@@ -173,16 +217,35 @@ class Tuner:
                     asked.append((self.promise(line, at) if bounded else 0.0, (line, at)))
             if not asked:
                 return
-            asked.sort(key=lambda one: one[0], reverse=True)
-            self.evaluate([one for _, one in asked])
+            asked = self._sharpened(asked) if bounded else asked
+            if asked:
+                self.evaluate([one for _, one in asked])
+
+    def _sharpened(self, asked: list[tuple[float, Asked]]) -> list[tuple[float, Asked]]:
+        """Return what has the greatest promise first, known by more than quick bounds."""
+        waiting = [(-promise, place) for place, (promise, _) in enumerate(asked)]
+        heapq.heapify(waiting)
+        first = list[tuple[float, Asked]]()
+        while waiting and len(first) < self.width and self.goes_on():
+            promise, place = heapq.heappop(waiting)
+            one = asked[place][1]
+            if one not in self._quick:
+                first.append((-promise, one))
+                continue
+            self.outlook(*one)
+            del self._quick[one]
+            if self.promising(*one):
+                heapq.heappush(waiting, (-self.promise(*one), place))
+        rest = [(-promise, asked[place][1]) for promise, place in sorted(waiting)]
+        return [*first, *rest]
 
     def known(self, asked: Asked) -> bool:
         """Return whether there is an answer already."""
         return False
 
     def goes_on(self) -> bool:
-        """Whether more may be asked."""
-        return True
+        """Whether more may be asked: something always may."""
+        return not self.done or clock() < self._ends
 
     def _first_promising(self, line: Line, low: int) -> int:
         """Return the first value, from `low` on, that may have more samples than the best."""
@@ -195,7 +258,8 @@ class Tuner:
 
     def promising(self, line: Line, at: int) -> bool:
         """Return whether a configuration may have more samples a second than the best one."""
-        return self.bound(line, at) > self.best * (1 + self.gap)
+        fits = self._outlooks.get((line, at), (0.0, True))[1] or len(line.configurations) > 1
+        return (fits or not self.best) and self.bound(line, at) > self.best * (1 + self.gap)
 
     def probe(self, line: Line, low: int) -> int:
         """Return the value to look at, from `low` on: the last, and once one failed the middle."""
@@ -203,11 +267,21 @@ class Tuner:
 
     def promise(self, line: Line, at: int) -> float:
         """Return by what lines are sorted, of which the configuration `at` would be looked at."""
-        return self.bound(line, line.fails - 1)
+        last = line.fails - 1
+        fits = len(line.configurations) > 1 or self._outlooks.get((line, last), (0.0, True))[1]
+        return self.bound(line, last) if fits else 0.0
 
     def bound(self, line: Line, at: int) -> float:
         """Return how many samples a second a configuration has at most."""
-        return self.outlook(line, at)[0]
+        one = line, at
+        if len(line.configurations) > 1 or one in self._outlooks:
+            return self.outlook(line, at)[0]
+        if one not in self._quick:
+            chosen = line.configurations[at]
+            instance = self.made(chosen)
+            cycles = step_bound(instance, instance.microbatches, split=self.limits["split"])
+            self._quick[one] = _pace(chosen, instance) / cycles if cycles else math.inf
+        return self._quick[one]
 
     def outlook(self, line: Line, at: int) -> tuple[float, bool]:
         """Return the bound of the model on samples a second, and whether stages may fit."""
@@ -216,8 +290,8 @@ class Tuner:
             chosen = line.configurations[at]
             instance = self.made(chosen)
             cycles, fits = outlook(instance, instance.microbatches, split=self.limits["split"])
-            pace = samples(chosen, instance) * float(instance.cluster.clock)
-            found = self._outlooks[line, at] = pace / cycles if cycles else math.inf, fits
+            most = _pace(chosen, instance) / cycles if cycles else math.inf
+            found = self._outlooks[line, at] = most, fits
         return found
 
     def made(self, chosen: Options) -> PipelinePartition:
@@ -237,15 +311,61 @@ class Tuner:
     def evaluate(self, asked: Sequence[Asked]) -> Sequence[Asked]:
         """Plan the first configurations, and note what comes of it; return those."""
         asked = asked[: self.width]
-        given = [line.configurations[at] for line, at in asked]
-        work = [(chosen, self.made(chosen)) for chosen in given]
-        run = partial(planned, limits=self.limits, store=self.store)
-        found = list(map(run, work) if self.executor is None else self.executor.map(run, work))
-        self.done += found
-        self.best = max(self.best, *(one.throughput or 0.0 for one in found))
-        for one, evaluation in zip(asked, found, strict=True):
+        found = self._plans(asked, 0)
+        # What has no plan in little time may have one.
+        unknown = [at for at, one in enumerate(found) if one.status == Status.UNKNOWN]
+        unknown = unknown if len(self._tiers) > 1 else []
+        last = len(self._tiers) - 1
+        deeper = self._plans([asked[at] for at in unknown], last)
+        for at, plan in zip(unknown, deeper, strict=True):
+            found[at] = plan
+        for at, (one, evaluation) in enumerate(zip(asked, found, strict=True)):
+            self._tried[one] = len(self.done), last if at in unknown else 0
+            self.done.append(evaluation)
+            self.best = max(self.best, evaluation.throughput or 0.0)
             self.note(one, evaluation)
         return asked
+
+    def _plans(self, asked: Sequence[Asked], tier: int) -> list[Evaluation]:
+        """Return plans with the limit of a tier, or that were kept of a better one."""
+        if not asked:
+            return []
+        given = [line.configurations[at] for line, at in asked]
+        work = [(chosen, self.made(chosen)) for chosen in given]
+        limits = [{**self.limits, "time_limit": one} for one in reversed(self._tiers[tier:])]
+        run = partial(planned, limits=limits, store=self.store)
+        return list(map(run, work) if self.executor is None else self.executor.map(run, work))
+
+    def _deepen(self) -> bool:
+        """Make those plans again that may be the best, with as much time as there is for each.
+
+        Returns whether there were any.
+        """
+        left = self._ends - clock()
+        worth = [
+            tier
+            for tier, limit in enumerate(self._tiers)
+            if left == math.inf or (limit is not None and limit <= left / QUESTIONS)
+        ]
+        if not worth:
+            return False
+        again = [
+            (self.done[place].bound or 0.0, one)
+            for one, (place, tier) in self._tried.items()
+            if tier < worth[-1]
+            and self.done[place].status == Status.FEASIBLE
+            and (self.done[place].bound or 0.0) > self.best * (1 + self.gap)
+        ]
+        again = heapq.nlargest(self.width, again, key=lambda each: each[0])
+        asked = [one for _, one in again]
+        for one, found in zip(asked, self._plans(asked, worth[-1]), strict=True):
+            place = self._tried[one][0]
+            before = self.done[place]
+            if (found.throughput or 0.0) < (before.throughput or 0.0):
+                found = dataclasses.replace(before, bound=_least(before.bound, found.bound))
+            self.done[place], self._tried[one] = found, (place, worth[-1])
+            self.best = max(self.best, found.throughput or 0.0)
+        return bool(asked)
 
     def note(self, asked: Asked, evaluation: Evaluation) -> None:
         """Note whether a configuration fits, in its line and those that follow from it."""
@@ -255,6 +375,26 @@ class Tuner:
             pairs = zip(other.rank, line.rank, strict=True)
             if other.point == line.point and all(a <= b if fits else a >= b for a, b in pairs):
                 other.told(at, fits)
+
+
+def tiers(limit: float | None) -> list[float | None]:
+    """Return limits of a question, each twice the one before, the given one last."""
+    if limit is None:
+        return [QUICK, None]
+    found: list[float | None] = [limit]
+    while limit > 2 * QUICK:
+        limit /= 2
+        found.append(limit)
+    return found[::-1]
+
+
+def _least(*bounds: float | None) -> float | None:
+    return min((one for one in bounds if one is not None), default=None)
+
+
+def _pace(chosen: Options, instance: PipelinePartition) -> float:
+    """Return the samples a second of a step that takes one cycle."""
+    return samples(chosen, instance) * float(instance.cluster.clock)
 
 
 def samples(chosen: Options, instance: PipelinePartition) -> float:
@@ -278,24 +418,29 @@ def _bisection(line: Line) -> int:
 
 
 def planned(
-    work: tuple[Options, PipelinePartition], limits: JsonObject, store: Path | None
+    work: tuple[Options, PipelinePartition], limits: Sequence[JsonObject], store: Path | None
 ) -> Evaluation:
     """Plan one configuration, or find what was kept of it.
 
-    `work` is the configuration and its model, `limits` those of the plan, `store` a folder.
+    `work` is the configuration and its model, `limits` those of plans, the last one made if none of
+    them is in the folder `store`.
     """
     chosen, instance = work
-    question = {
-        "digest": instance.digest,
-        "microbatches": instance.microbatches,
-        "limits": limits,
-        "versions": versions(),
-    }
-    kept = None if store is None else store / f"{key_of(question)}.json"
-    figures = None if kept is None else _kept(kept, question)
+    figures: JsonObject | None = None
+    kept, question = None, dict[str, Any]()
+    for each in limits:
+        question = {
+            "digest": instance.digest,
+            "microbatches": instance.microbatches,
+            "limits": each,
+            "versions": versions(),
+        }
+        if store is not None and figures is None:
+            kept = store / f"{key_of(question)}.json"
+            figures = _kept(kept, question)
     cached = figures is not None
     if figures is None:
-        plan = unshown(instance, **limits)
+        plan = unshown(instance, **limits[-1])
         if plan.interrupted:  # the search as a whole is, and this plan might have been better
             raise KeyboardInterrupt
         figures = {
@@ -308,7 +453,7 @@ def planned(
         if kept is not None:
             document = {"question": question, "figures": figures}
             files.write(kept, files.json_text(files.finite(document)) + "\n")
-    pace = samples(chosen, instance) * float(instance.cluster.clock)
+    pace = _pace(chosen, instance)
     cycles, bound = figures["cycles"], figures["bound"]
     return Evaluation(
         options=dict(chosen),
