@@ -382,7 +382,7 @@ def tiers(limit: float | None) -> list[float | None]:
     if limit is None:
         return [QUICK, None]
     found: list[float | None] = [limit]
-    while limit > 2 * QUICK:
+    while limit >= 2 * QUICK:
         limit /= 2
         found.append(limit)
     return found[::-1]
