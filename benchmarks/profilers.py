@@ -4,9 +4,9 @@
 
 Spaces are simulated, so that the best of each is known: how many values fit, and how fast each
 configuration is, is drawn for each seed.  A line for each space: configurations, which the grid
-measures all; measurements of bisection in every point of the grid, and of `tune` (median, and most
-of the seeds); by how much the worst answer of `tune` is below the best.  Where there is a model, the
-truth is slower than it says by a factor of 0.5 to 0.6 and holds 0.7 to 0.9 of the batch, each drawn
+measures all; measurements of bisection in every point of it, and of `tune` (median, and most
+of the seeds); by how much the worst answer of `tune` is below the best.  With a model, the
+truth is slower than it says by a factor of 0.5 to 0.6 and holds 0.7 to 0.9 of the batch, drawn
 for every point of the grid.
 """
 
