@@ -420,12 +420,17 @@ class Tuning(ShownRows):
         return f"{len(self.evaluations)} {what} of {self.configurations} configurations"
 
 
+def _drawn(given: Tuning) -> bool:
+    """Whether there is something to draw: a profiler need not tell the memory."""
+    return any(one.memory is not None for one in given.front)
+
+
 @picture_of.register
 def _picture(given: Tuning) -> tuple[str, Axes | None]:
-    return "throughput against memory", given.plot() if given.front else None
+    return "throughput against memory", given.plot() if _drawn(given) else None
 
 
 @chapter.register
 def _chapter(given: Tuning, anchor: str, figures: JsonObject) -> Chapter:
-    drawn = {} if given.best is None else {"throughput against memory": given.plot}
+    drawn = {"throughput against memory": given.plot} if _drawn(given) else {}
     return with_pictures("Tuning", given, drawn)

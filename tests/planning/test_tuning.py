@@ -14,6 +14,7 @@ import pytest
 
 import stagepack as sp
 from stagepack import files
+from stagepack.heuristics.pipeline.step_stages import least_step
 from stagepack.planning import search
 from stagepack.planning.claims import check_tuning
 from stagepack.planning.document import read_tuning
@@ -95,7 +96,7 @@ def test_plans_are_made_quickly_first_and_then_those_that_may_win(
     def unshown(instance: sp.PipelinePartition, *, time_limit: float, **_: Any) -> Any:
         batch = (int(instance.forward[0]) - 10) // CYCLES[0]
         asked.append((batch, time_limit))
-        least = tuner.outlook(instance, instance.microbatches)[0]
+        least = least_step(instance, instance.microbatches)
         late = 1.1 if time_limit >= 2 else {3: 1.5, 4: None}[batch]
         return SimpleNamespace(
             status=sp.Status.FEASIBLE if late else sp.Status.UNKNOWN,
