@@ -534,10 +534,9 @@ def _require_fitting(engine: str, method: AnyMethod) -> None:
         )
 
 
-def require_time(limit: float | None) -> float | None:
+def require_time(limit: float | None, field: str = "time_limit") -> float | None:
     """Refuse, by name, a time limit that is no positive number of seconds nor None; return it."""
-    wanted = "a positive number of seconds, or None"
-    return require_number(limit, "time_limit", wanted, least=SHORTEST)
+    return require_number(limit, field, "a positive number of seconds, or None", least=SHORTEST)
 
 
 def plain(value: T) -> T:

@@ -264,9 +264,10 @@ def test_nobody_else_names_a_problem() -> None:
         *(f"planning/{name}.py" for name in ("graphs", "grouped", "phased", "resident")),
         "planning/stages.py",  # what each level is for the others
         "planning/tries.py",
-        "planning/tuning.py",
         "planning/serving/paced.py",  # stages of chains
         "planning/serving/search.py",
+        "planning/layouts/search.py",
+        *(f"planning/tuner/{name}.py" for name in ("processes", "profiled", "search")),
         "plots/__init__.py",  # public pictures
         "solve.py",  # `pack`, which makes an instance of arrays
         "tradeoffs/depths.py",  # copies of buffers

@@ -6,7 +6,7 @@ readme: devices at 1.85 GHz with links of 70 GB/s, layers of some million cycles
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import msgspec
@@ -68,16 +68,19 @@ def profiled(name: str, given: JsonObject) -> tuple[ModelProfile, Cluster]:
         preset.cluster,
         **{fact: given[fact] for fact in ("devices", "capacity", "bandwidth", "speed")},
     )
-    shape = {key: given[key] for key in networks.NETWORKS[name].shape}
-    made = networks.network(name, training=given["training"], **shape)
-    profile = made.profile(
-        preset,
-        bytes_per_value=given["bytes_per_value"],
-        training=given["training"],
-        state_bytes=given["state_bytes"],
-        utilisation=given["utilisation"],
-    )
-    return profile, cluster
+    shape = tuple((key, given[key]) for key in networks.NETWORKS[name].shape)
+    facts = ("bytes_per_value", "training", "state_bytes", "utilisation")
+    return _profile(name, preset, shape, tuple((key, given[key]) for key in facts)), cluster
+
+
+@lru_cache(maxsize=4)  # tuning asks for one on many numbers of devices and microbatches
+def _profile(
+    name: str, preset: clusters.Preset, shape: tuple[Any, ...], facts: tuple[Any, ...]
+) -> ModelProfile:
+    """Return the layers of a network of a `shape` as a machine runs them, with these `facts`."""
+    said = dict(facts)
+    made = networks.network(name, training=said["training"], **dict(shape))
+    return made.profile(preset, **said)
 
 
 def _bert_like(layers: int, devices: int, seed: int, **job: Any) -> PipelinePartition:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -16,6 +17,7 @@ from stagepack.cli.context import instance_to_ask
 from stagepack.cli.options import (
     EXIT_INFEASIBLE,
     EXIT_INPUT,
+    LIMITS,
     METHOD,
     OUTPUT,
     As,
@@ -37,12 +39,16 @@ if TYPE_CHECKING:
     from stagepack.instances.types import PipelinePartition
     from stagepack.planning import ModelPlan
 
+MODEL_HELP = (
+    "A network of the catalog (bert-large), an ONNX model, a config.json of Hugging Face, or a "
+    "file of layers."
+)
+PROFILER = "A profiler of one's own"
 Model = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help="A network of the catalog (bert-large), an ONNX model, a config.json of Hugging Face, "
-        "or a file of layers.",
+        help=MODEL_HELP,
         autocompletion=completion.instances,
     ),
 ]
@@ -169,7 +175,6 @@ def plan(
 
 
 def tune(
-    model: Model,
     context: JsonObject,
     over: Annotated[
         list[str],
@@ -179,6 +184,14 @@ def tune(
             metavar="NAME=VALUES",
         ),
     ],
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[MODEL]",
+            help=f"{MODEL_HELP} With --command it only estimates, and may be left out.",
+            autocompletion=completion.instances,
+        ),
+    ] = None,
     monotone: Annotated[
         list[str] | None,
         option(
@@ -196,19 +209,79 @@ def tune(
             metavar="NAME",
         ),
     ] = "bounds",
+    gap: Annotated[
+        float, option(METHOD, "Skip what can be better by this part at most.", metavar="PART")
+    ] = 0.0,
     split: Split = False,
     seed: Seed = 0,
     jobs: Annotated[
-        int, option(METHOD, "Plans at a time, each in a process.", "-j", "--jobs", metavar="N")
+        int,
+        option(
+            METHOD,
+            "Plans, or measurements, at a time, each in a process.",
+            "-j",
+            "--jobs",
+            metavar="N",
+        ),
     ] = 1,
+    command: Annotated[
+        str | None,
+        option(
+            PROFILER,
+            "Measure with this command of the shell instead of planning; {batch} stands for a "
+            "value. It prints the throughput as its last number, or a line of JSON: "
+            '{"throughput": 12.5, "memory": 4096}, or {"profile": "FILE"}, of which a plan is '
+            "made, on the devices of the point. An exit code but 0 is an answer, too: it does not "
+            "fit.",
+            metavar="COMMAND",
+        ),
+    ] = None,
+    repeats: Annotated[
+        int,
+        option(PROFILER, "Runs of what may be the best; medians are compared.", metavar="N"),
+    ] = 1,
+    margin: Annotated[
+        float,
+        option(
+            PROFILER,
+            "A point may be better than MODEL says, corrected by what was measured, by this part.",
+            metavar="PART",
+        ),
+    ] = 0.2,
+    measure_limit: Annotated[
+        float | None,
+        option(
+            PROFILER,
+            "End a measurement, with all it started, after so long: it has failed.",
+            metavar="SECONDS",
+        ),
+    ] = None,
+    calls: Annotated[int | None, option(PROFILER, "Most measurements.", metavar="N")] = None,
+    retry: Annotated[
+        bool, option(PROFILER, "Measure again what failed according to the store.", "--retry")
+    ] = False,
     time_limit: Annotated[float, limit_option("Seconds of each question; 0: no limit.")] = 5.0,
+    total_limit: Annotated[
+        float,
+        option(
+            LIMITS,
+            "Seconds in which plans are begun where bounds choose; 0: no limit.",
+            metavar="SECONDS",
+        ),
+    ] = 60.0,
     store: Annotated[
         Path | None,
-        option(OUTPUT, "Keep every plan's figures here, and take those of before.", metavar="DIR"),
+        option(
+            OUTPUT,
+            "Keep every point's figures here, and take those of before.",
+            metavar="DIR",
+        ),
     ] = None,
     as_json: AsJson = False,
     output: Output = None,
-    csv: Annotated[Path | None, option(OUTPUT, "Write all plans' figures.", metavar="FILE")] = None,
+    csv: Annotated[
+        Path | None, option(OUTPUT, "Write all points' figures.", metavar="FILE")
+    ] = None,
     plot: Annotated[
         Path | None, option(OUTPUT, "Draw throughput against memory.", metavar="FILE")
     ] = None,
@@ -218,30 +291,47 @@ def tune(
     from multiprocessing import get_context
 
     from stagepack.planning import tune as run
+    from stagepack.planning.tuner.processes import Command
     from stagepack.report.canvas import require_picture
 
-    require_writable(output, csv, plot, source=model)
+    require_writable(output, csv, plot, source=model or "")
     if plot is not None:
         require_picture(plot)
     if jobs < 1:
         raise InputError(f"{jobs}", field="--jobs", remedy="give at least 1")
+    if model is None and command is None:
+        raise InputError("is missing", field="MODEL", remedy="name one, or give --command")
     options = dict(map(_values, over))
     if len(options) < len(over):
         raise InputError("names an option twice", field="--over", remedy="give all values at once")
+    profiler: JsonObject = {}
+    if command is not None:
+        profiler = {
+            "measure": Command(command, partial(_profile, context)),
+            "repeats": repeats,
+            "margin": margin,
+            "measure_limit": measure_limit,
+            "calls": calls,
+            "retry": retry,
+        }
     with contextlib.ExitStack() as stack:
         stack.enter_context(engines_silenced())
-        pool = ProcessPoolExecutor(jobs, get_context("spawn")) if jobs > 1 else None
+        pooled = jobs > 1 and command is None
+        pool = ProcessPoolExecutor(jobs, get_context("spawn")) if pooled else None
         found = run(
-            lambda **chosen: _partition(model, {**context, **chosen}),
+            None if model is None else lambda **chosen: _partition(model, {**context, **chosen}),
             options,
             monotone,
             search=search,
             split=split,
             seed=seed,
             time_limit=time_limit or None,
+            gap=gap,
+            total_limit=total_limit or None,
             store=store,
             executor=None if pool is None else stack.enter_context(pool),
             width=jobs,
+            **profiler,
         )
     files = (found.to_csv, csv), (found.plot, plot)
     failed = answer(found, "the whole tuning", output, *files, as_json=as_json)
@@ -249,6 +339,12 @@ def tune(
     if not found.interrupted and {one.status for one in found.evaluations} == {"INFEASIBLE"}:
         ended = EXIT_INFEASIBLE
     raise typer.Exit(EXIT_INPUT if failed else ended)
+
+
+def _profile(context: JsonObject, path: str, chosen: JsonObject) -> PipelinePartition:
+    """Return the chain of a profile that a command wrote for a configuration, on its machine."""
+    around = {name: chosen[name] for name in (*AROUND, *STEP) if name in chosen}
+    return _partition(path, {**context, **around})
 
 
 def _values(text: str) -> tuple[str, list[Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -22,7 +23,7 @@ from stagepack.instances.violation import Violation
 from stagepack.planning import steps
 from stagepack.planning.model_plan import ModelPlan
 from stagepack.planning.step_labels import MANY, Whole
-from stagepack.planning.tuned import Tuning
+from stagepack.planning.tuned import MEASURED, Tuning
 from stagepack.result import Result, Status, Termination
 from stagepack.verify import Claimed, Finding, UnprovedError, verify
 
@@ -37,6 +38,9 @@ POTENTIALS = "verified: witness, potentials"
 
 ALWAYS = ("objective_name", "violations")
 """What a plan that breaks no rule says, with levels or without."""
+
+ANSWERED = (Status.OPTIMAL, Status.FEASIBLE, MEASURED)
+"""Statuses of evaluations that have a throughput."""
 
 TOLERANCE = 1e-9
 """Relative, of figures that are no whole numbers."""
@@ -107,12 +111,16 @@ def check_tuning(tuning: Tuning, path: str | Path) -> ResultCheck:
         if one.throughput and one.bound and one.throughput > one.bound * (1 + TOLERANCE):
             detail = f"{one.throughput:,} a second where at most {one.bound:,} can be"
             wrong.append(Violation(f"claim: evaluations.{at}.bound", detail))
-        if (one.throughput is None) != (one.status not in (Status.OPTIMAL, Status.FEASIBLE)):
+        if (one.throughput is None) != (one.status not in ANSWERED):
             detail = f"{one.status} is said of {short(one.throughput)} a second"
             wrong.append(Violation(f"claim: evaluations.{at}.status", detail))
+        if one.values and one.throughput not in (None, statistics.median(one.values)):
+            detail = f"{one.throughput:,} is said, and no median of what was measured"
+            wrong.append(Violation(f"claim: evaluations.{at}.throughput", detail))
     best = None if tuning.best is None else tuning.best.throughput
     held = "a tuning holds figures, and no plans that show them"
-    many = f"of {len(tuning.evaluations):,} plans"
+    held = held if tuning.measured is None else "measured figures, which nothing shows"
+    many = f"of {len(tuning.evaluations):,} {'plans' if tuning.measured is None else 'runs'}"
     claims = (Claim("evaluations: status", many, None, Verdict.UNVERIFIED, held),)
     return ResultCheck("tuning", None, tuple(wrong), None if wrong else best, claims)
 

@@ -22,7 +22,18 @@ from stagepack.planning.layouts.answer import PROBLEM as LAYOUT
 from stagepack.planning.layouts.answer import VERSION as LAYOUT_VERSION
 from stagepack.planning.model_plan import PROBLEM, VERSION, ModelPlan
 from stagepack.planning.stages import Level, require_one_each
-from stagepack.planning.tuned import FIGURES, Evaluation, Tuning, meant, rises
+from stagepack.planning.tuned import (
+    FAILED,
+    FIGURES,
+    MEASURED,
+    RESTS_ON,
+    SPREAD,
+    Evaluation,
+    Measuring,
+    Tuning,
+    meant,
+    rises,
+)
 from stagepack.planning.tuned import PROBLEM as TUNING
 from stagepack.planning.tuned import VERSION as TUNING_VERSION
 from stagepack.result import Result, Status, Termination
@@ -71,16 +82,22 @@ class _Tuning(msgspec.Struct, frozen=True):
     bisection: int
     evaluations: list[JsonObject]
     interrupted: bool = False
+    measured: Measuring | None = None
+    left: Annotated[int, msgspec.Meta(ge=0)] = 0
+    most: float | None = None
 
 
 class _Figures(msgspec.Struct, frozen=True):
-    status: Status
+    status: str
     cycles: int | None
     throughput: float | None
     bound: float | None
     memory: int | None
     reason: str
     cached: bool
+    values: tuple[float, ...] = ()
+    estimate: float | None = None
+    log: str = ""
 
 
 def is_plan(path: str | Path) -> bool:
@@ -176,6 +193,10 @@ def read_tuning(path: str | Path) -> Tuning:
                 raise InputError(f"unknown {name!r}", field="monotone", remedy=remedy)
             if not rises(options[name]):
                 raise InputError("do not rise", field=f"options.{name}", remedy="tune anew")
+        for why in found.measured.skipped if found.measured else ():
+            if why not in RESTS_ON:
+                remedy = suggest(why, RESTS_ON)
+                raise InputError(f"unknown {why!r}", field="measured.skipped", remedy=remedy)
     return Tuning(
         options=options,
         monotone=tuple(found.monotone),
@@ -184,6 +205,9 @@ def read_tuning(path: str | Path) -> Tuning:
         configurations=found.configurations,
         bisection=found.bisection,
         interrupted=found.interrupted,
+        measured=found.measured,
+        left=found.left,
+        most=found.most,
     )
 
 
@@ -210,7 +234,10 @@ def _evaluation(given: JsonObject, options: JsonObject, at: int) -> Evaluation:
     if missing:
         raise InputError("is missing", field=f"evaluations.{at}.{missing[0]}", remedy="tune anew")
     try:
-        figures = msgspec.convert({name: given[name] for name in FIGURES}, _Figures)
+        said = {name: given[name] for name in (*FIGURES, *SPREAD) if name in given}
+        figures = msgspec.convert(said, _Figures)
+        if figures.status not in (*Status, MEASURED, FAILED):
+            raise msgspec.ValidationError(f"unknown status {figures.status!r}")
     except msgspec.ValidationError as error:
         raise InputError(str(error), field=f"evaluations.{at}", remedy="tune anew") from None
     chosen = {name: meant(given[name]) for name in options}

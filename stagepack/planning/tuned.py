@@ -12,6 +12,7 @@ from typing import Any
 
 from stagepack import files
 from stagepack.contracts import JsonObject
+from stagepack.errors import shown
 from stagepack.report import format as as_text
 from stagepack.report.canvas import engineering, heading, own_picture, quiet
 from stagepack.report.extra import Axes
@@ -29,6 +30,20 @@ BATCH = "batch"
 ENDLESS = {"Infinity": math.inf, "-Infinity": -math.inf}
 """Words of JSON documents, which have no such numbers."""
 FIGURES = ("status", "cycles", "throughput", "bound", "memory", "reason", "cached")
+SPREAD = ("values", "estimate", "log")
+"""Figures that measured ones have besides."""
+MEASURED, FAILED = "MEASURED", "FAILED"
+"""Statuses of measurements."""
+RESTS_ON = {
+    "larger": "{} with more than what failed (monotone)",
+    "smaller": "{} with less than what ran (monotone)",
+    "step": "{} since a larger batch takes no less time a step",
+    "margin": "{} by the model's estimate (margin {:g} %)",
+    "open": "{} left open",
+}
+"""Why configurations were not measured, and on what that rests."""
+WHY = 60
+"""Letters of the reason of a failure in a table."""
 
 
 def plain(value: Any) -> Any:
@@ -48,6 +63,11 @@ def meant(value: Any) -> Any:
     return ENDLESS.get(value, value) if isinstance(value, str) else value
 
 
+def told_options(options: JsonObject) -> str:
+    """Return a configuration as people read it."""
+    return ", ".join(f"{name} {value}" for name, value in options.items())
+
+
 def rises(values: Sequence[Any]) -> bool:
     """Return whether values can be compared, and each is above the one before."""
     try:
@@ -58,23 +78,31 @@ def rises(values: Sequence[Any]) -> bool:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The plan of one configuration in figures.
+    """The plan of one configuration, or what was measured of it, in figures.
 
     Attributes
     ----------
     options : dict
     status : str
+        That of the plan; "MEASURED" or "FAILED" where a profiler was asked.
     cycles : int or None
         Of a step; None where nothing fits.
     throughput, bound : float or None
         Samples a second, and how many no plan of this configuration exceeds; microbatches where
-        the batch is no option.
+        the batch is no option.  Measured throughput is a median, in what the profiler counts, and
+        has no bound.
     memory : int or None
         The most bytes that a device holds.
     reason : str
-        Why nothing fits.
+        Why nothing fits, or the measurement failed.
     cached : bool
         It was kept from an earlier run.
+    values : tuple of float
+        All that was measured.
+    estimate : float or None
+        What the model said of it, as far as that was asked.
+    log : str
+        The end of what a failed measurement wrote to stderr.
     """
 
     options: JsonObject
@@ -85,14 +113,64 @@ class Evaluation:
     memory: int | None
     reason: str
     cached: bool
+    values: tuple[float, ...] = ()
+    estimate: float | None = None
+    log: str = ""
+
+    @property
+    def spread(self) -> float | None:
+        """The largest value over the least, less 1; None of fewer than two."""
+        return max(self.values) / min(self.values) - 1 if len(self.values) > 1 else None
 
     def to_row(self) -> JsonObject:
         """Return the evaluation as one row, its options first."""
-        return {**self.options, **{name: getattr(self, name) for name in FIGURES}}
+        more = SPREAD if self.values or self.status == FAILED else ()
+        return {**self.options, **{name: getattr(self, name) for name in (*FIGURES, *more)}}
 
     def to_dict(self) -> JsonObject:
         """Return the evaluation as plain JSON data, which has words for infinities."""
-        return {**self.to_row(), **{name: plain(value) for name, value in self.options.items()}}
+        row = self.to_row()
+        return {
+            **row,
+            **{name: plain(row[name]) for name in (*self.options, "values") if name in row},
+        }
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """How a tuning was measured, and on what it rests that the rest was not.
+
+    Attributes
+    ----------
+    by : str
+        The command, or the name of the function.
+    calls : int
+        Measurements of this run; what was kept from earlier ones is not measured again.
+    repeats : int
+        Of those that may be the best.
+    margin : float
+        By how much a configuration may be better than what is taken of it.
+    limit : float or None
+        Seconds of a measurement.
+    skipped : dict of str to int
+        Configurations that were not measured: "larger" than one that failed and "smaller" than one
+        that ran (both as the option is declared monotone), by the "step" of a smaller batch, by the
+        "margin" of estimates, or "open" since the run ended.
+    """
+
+    by: str
+    calls: int
+    repeats: int
+    margin: float
+    limit: float | None
+    skipped: dict[str, int]
+
+    def lines(self) -> list[str]:
+        """Return what people read of it."""
+        percent = 100 * self.margin
+        parts = [RESTS_ON[why].format(f"{count:,}", percent) for why, count in self.skipped.items()]
+        left = [f"not measured: {'; '.join(parts)}"] if parts else []
+        return [*left, "measured values prove nothing; they hold for this machine, as it was"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -113,6 +191,13 @@ class Tuning(ShownRows):
         where this is not known.
     interrupted : bool
         Whether the search was interrupted, so that the best plan may be missing.
+    measured : Measuring or None
+        How it was measured; None of plans.
+    left : int
+        Configurations that may be better than the best plan, since the search ended before all that
+        might be were planned, or with less time than they need.
+    most : float or None
+        The most samples a second that any of these may have, if that is known.
     """
 
     options: dict[str, tuple[Any, ...]]
@@ -122,11 +207,17 @@ class Tuning(ShownRows):
     configurations: int
     bisection: int
     interrupted: bool = False
+    measured: Measuring | None = None
+    left: int = 0
+    most: float | None = None
 
     @property
     def counted(self) -> str:
-        """What throughput counts: samples, or microbatches if the samples of one are not known."""
-        return "samples" if BATCH in self.options else "microbatches"
+        """What throughput counts: samples, or microbatches if the samples of one are not known.
+
+        A profiler counts what it likes, samples as a rule.
+        """
+        return "samples" if BATCH in self.options or self.measured else "microbatches"
 
     @property
     def best(self) -> Evaluation | None:
@@ -143,6 +234,8 @@ class Tuning(ShownRows):
     def doubts(self) -> tuple[str, ...]:
         """Evaluations that contradict the declaration of an option as monotone."""
         found = []
+        noise = 1 + (self.measured.margin if self.measured else 0.0)
+        told = "it runs with" if self.measured else "there is a plan with"
         for name in self.monotone:
             last: dict[str, Evaluation] = {}
             for one in sorted(self.evaluations, key=lambda one: one.options[name]):
@@ -152,8 +245,8 @@ class Tuning(ShownRows):
                 values = (json.dumps(plain(each.options[name])) for each in (before, one))
                 pair = f"{name} {' and '.join(values)}".replace('"', "")
                 if before.throughput is None and one.throughput is not None:
-                    found.append(f"{pair}: there is a plan with the larger one only")
-                elif (one.throughput or math.inf) < (before.throughput or 0.0):
+                    found.append(f"{pair}: {told} the larger one only")
+                elif (one.throughput or math.inf) * noise < (before.throughput or 0.0):
                     found.append(f"{pair}: fewer {self.counted} a second with the larger one")
         return tuple(found)
 
@@ -183,6 +276,9 @@ class Tuning(ShownRows):
                 "doubts": list(self.doubts),
                 "counted": self.counted,
                 "interrupted": self.interrupted,
+                "left": self.left,
+                "most": self.most,
+                **({} if self.measured is None else {"measured": vars(self.measured)}),
                 "best": None if best is None else best.to_dict(),
                 "front": [one.to_dict() for one in self.front],
                 "evaluations": [one.to_dict() for one in self.evaluations],
@@ -191,7 +287,7 @@ class Tuning(ShownRows):
         return data
 
     def _columns(self) -> Sequence[str]:
-        return (*self.options, *FIGURES)
+        return (*self.options, *FIGURES, *(SPREAD if self.measured else ()))
 
     def _rows(self) -> Sequence[JsonObject]:
         return [one.to_row() for one in self.evaluations]
@@ -233,48 +329,108 @@ class Tuning(ShownRows):
 
     def contents(self) -> list[Head | Sheet]:
         """Return what is printed."""
-        best, made = self.best, len(self.evaluations)
+        best = self.best
+        ordered = sorted(self.evaluations, key=lambda one: -(one.throughput or 0.0))
         if best is None:
-            reasons = dict.fromkeys(one.reason for one in self.evaluations if one.reason)
-            told = "interrupted before anything that fits was planned"
+            told = "interrupted before anything that fits was known"
             told = told if self.interrupted else "nothing fits"
-            return [Head([(told, "")], reason=next(iter(reasons), ""))]
-        chosen = ", ".join(f"{name} {value}" for name, value in best.options.items())
-        figures = [
-            f"{as_text.number(best.throughput)} {self.counted} a second",
-            f"at most {as_text.number(best.bound)}",
-            f"{as_text.plural(made, 'plan')} made for {self.configurations:,} configurations "
-            f"(bisection would have made {self.bisection:,} or more)",
-        ]
+            reasons = dict.fromkeys(one.reason for one in ordered if one.reason)
+            if self.measured is None or not ordered:
+                return [Head([(told, "")], reason=next(iter(reasons), ""))]
+            told = told if self.interrupted else "nothing that was measured fits"
+            head = Head([(told, "")], self._counts(self.measured), next(iter(reasons), ""))
+            return [head, self._table(ordered)]
+        figures = [f"{as_text.number(best.throughput)} {self.counted} a second"]
+        figures += self._told(best)
         if self.interrupted:
             figures.append("interrupted: not all that may be better was tried")
+        if self.left:
+            most = as_text.gap((self.most or math.inf) / (best.throughput or 1) - 1)
+            least = f", by {most} at most" if self.most else ""
+            what = "configuration" if self.left == 1 else "configurations"
+            figures.append(f"{self.left:,} other {what} may be better{least}: give more time")
         if self.doubts:
             told = f"not monotone as declared: {self.doubts[0]}"
             more = len(self.doubts) - 1
             figures.append(f"{told}, and {more:,} more" if more else told)
-        rows = [
-            [
-                *(str(value) for value in one.options.values()),
-                one.status,
-                as_text.number(one.throughput),
-                as_text.number(one.bound),
-                as_text.NOTHING if one.memory is None else as_text.quantity(one.memory),
+        return [Head([("best:", told_options(best.options))], figures), self._table(ordered)]
+
+    def _told(self, best: Evaluation) -> list[str]:
+        """Return what is said of the best, and of how it was found."""
+        if self.measured is None:
+            plans = as_text.plural(len(self.evaluations), "plan")
+            return [
+                f"at most {as_text.number(best.bound)}",
+                f"{plans} made for {self.configurations:,} configurations "
+                f"(bisection would have made {self.bisection:,} or more)",
             ]
-            for one in sorted(self.evaluations, key=lambda one: -(one.throughput or 0.0))
+        median = f"median of {len(best.values)}, which are {as_text.gap(best.spread)} apart"
+        return [*([] if best.spread is None else [median]), *self._counts(self.measured)]
+
+    def _counts(self, how: Measuring) -> list[str]:
+        """Return how much was measured, and why the rest was not."""
+        failed = sum(one.throughput is None for one in self.evaluations)
+        kept = sum(one.cached for one in self.evaluations)
+        counts = [f"{failed:,} failed"] if failed else []
+        counts += [f"{kept:,} kept from before"] if kept else []
+        more = f" ({', '.join(counts)})" if counts else ""
+        return [
+            f"{len(self.evaluations)} of {self.configurations:,} configurations measured{more}",
+            f"{as_text.plural(how.calls, 'measurement')} now; bisection takes {self.bisection:,} "
+            "or more",
+            *how.lines(),
         ]
-        header = (*self.options, "status", f"{self.counted}/s", "at most", "memory")
-        return [Head([("best:", chosen)], figures), Sheet(header, rows, ("status",), what="plan")]
+
+    def _table(self, ordered: Sequence[Evaluation]) -> Sheet:
+        """Return a line for each evaluation."""
+        measured = self.measured is not None
+        held = any(one.memory is not None for one in ordered)
+        figures = ["status", f"{self.counted}/s"]
+        figures += ["runs", "spread", "estimate"] if measured else ["at most"]
+        figures += ["memory"] if held or not measured else []
+        figures += ["why"] if measured and any(one.reason for one in ordered) else []
+        rows = [
+            [*map(str, one.options.values()), *(self._cell(one, name) for name in figures)]
+            for one in ordered
+        ]
+        return Sheet(
+            [*self.options, *figures],
+            rows,
+            ("status", "why"),
+            spare=("runs", "estimate", "memory") if measured else (),
+            what="measurement" if measured else "plan",
+        )
+
+    def _cell(self, one: Evaluation, name: str) -> str:
+        """Return a figure of an evaluation as a table has it."""
+        texts = {
+            "status": one.status,
+            f"{self.counted}/s": as_text.number(one.throughput),
+            "at most": as_text.number(one.bound),
+            "runs": str(len(one.values)),
+            "spread": as_text.NOTHING if one.spread is None else as_text.gap(one.spread),
+            "estimate": as_text.number(one.estimate),
+            "memory": as_text.NOTHING if one.memory is None else as_text.quantity(one.memory),
+            "why": shown(one.reason, WHY),
+        }
+        return texts[name]
 
     def _line(self) -> str:
-        return f"{len(self.evaluations)} plans of {self.configurations} configurations"
+        what = "plans" if self.measured is None else "measurements"
+        return f"{len(self.evaluations)} {what} of {self.configurations} configurations"
+
+
+def _drawn(given: Tuning) -> bool:
+    """Whether there is something to draw: a profiler need not tell the memory."""
+    return any(one.memory is not None for one in given.front)
 
 
 @picture_of.register
 def _picture(given: Tuning) -> tuple[str, Axes | None]:
-    return "throughput against memory", given.plot() if given.front else None
+    return "throughput against memory", given.plot() if _drawn(given) else None
 
 
 @chapter.register
 def _chapter(given: Tuning, anchor: str, figures: JsonObject) -> Chapter:
-    drawn = {} if given.best is None else {"throughput against memory": given.plot}
+    drawn = {"throughput against memory": given.plot} if _drawn(given) else {}
     return with_pictures("Tuning", given, drawn)

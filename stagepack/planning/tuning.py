@@ -14,46 +14,37 @@ There are three searches.
 The first value of a list is treated like the last one.  Of several monotone options the last one is
 bisected.  If values fit together, all smaller ones do; if they do not, no larger ones do; both are
 shared between the combinations.
+
+Plans are made (:mod:`stagepack.planning.tuner.search`), or a profiler of the user's own is asked
+(:mod:`stagepack.planning.tuner.profiled`).
 """
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-import json
-import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, Executor
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from stagepack import files
 from stagepack.claims.claim import is_number
 from stagepack.contracts import JsonObject
-from stagepack.errors import InputError, StagepackError, a, carrying, suggest
-from stagepack.heuristics.pipeline.step_stages import least_step
+from stagepack.errors import InputError, a, suggest
 from stagepack.instances.arrays import integer
-from stagepack.instances.base import require_instance
-from stagepack.instances.pipeline import KIND, PipelinePartition
-from stagepack.planning.search import unshown
-from stagepack.planning.tuned import BATCH, Evaluation, Tuning, rises
-from stagepack.solve import require_time, versions
-
-T = TypeVar("T")
-log = logging.getLogger(__name__)
+from stagepack.planning.tuned import BATCH, Tuning, rises
+from stagepack.planning.tuner.processes import Command, Measure
+from stagepack.planning.tuner.profiled import Profiled, Profiling
+from stagepack.planning.tuner.search import Make, Tuner
+from stagepack.solve import require_time
 
 VERSION = 1
 """Of the files in a store of plans."""
 SEARCHES = ("bounds", "bisection", "grid")
-Options = JsonObject
-Make = Callable[..., PipelinePartition]
 
 
 def tune(
-    make: Make,
+    make: Make | None,
     options: Mapping[str, Sequence[Any]],
     monotone: str | Sequence[str] | None = None,
     *,
@@ -61,18 +52,27 @@ def tune(
     split: bool = False,
     time_limit: float | None = 5,
     seed: int = 0,
+    gap: float = 0,
+    total_limit: float | None = 60,
     store: str | Path | None = None,
     executor: Executor | None = None,
     width: int = 1,
+    measure: Measure | None = None,
+    repeats: int = 1,
+    margin: float = 0.2,
+    measure_limit: float | None = None,
+    calls: int | None = None,
+    retry: bool = False,
 ) -> Tuning:
     """Search for the options under which the plan of a model has the most samples a second.
 
     Parameters
     ----------
-    make : callable
+    make : callable or None
         ``make(**options) -> PipelinePartition``: the model on a cluster.  If ``batch`` is one of
         the options, it is the number of samples of a microbatch; otherwise microbatches are
-        counted.
+        counted.  It is called for configurations that are looked at.  With `measure` it only
+        estimates, and may be None.
     options : mapping of str to sequence
         The values of each option.
     monotone : str or sequence of str, optional
@@ -85,13 +85,42 @@ def tune(
         "bounds"; or, to compare, "bisection" within every point of the grid, or the whole "grid".
     split, time_limit, seed
         As for :func:`plan_model`.
+    gap : float
+        What can have more samples a second by this part at most is not looked at.
+    total_limit : float, optional
+        Seconds after which no more plans are made where "bounds" choose; the result says how much
+        better those left may be.  Plans are first made with little time, then those that may be the
+        best with more, up to `time_limit`.  Not with `measure`.
     store : path-like, optional
-        A folder in which evaluations are stored and found again.
+        A folder in which evaluations are stored and found again, measurements as soon as they are
+        made.  Those are known by the name of `measure` and the options: another program needs
+        another folder.  Two runs on one folder share them, and measure nothing twice.
     executor : concurrent.futures.Executor, optional
         Computes the plans; by default this process does.  If one of its processes dies, the search
-        ends as if it had been interrupted.
+        ends as if it had been interrupted.  Not with `measure`.
     width : int
-        Number of plans that are computed at a time.
+        Number of plans that are computed, or measurements that run, at a time.
+    measure : callable, optional
+        ``measure(**options)`` runs a configuration and returns its throughput, the more the better;
+        or a mapping with ``throughput`` and perhaps ``memory`` (bytes); or a profile, a
+        :class:`.PipelinePartition` (with `make` also a :class:`.ModelProfile`), of which a plan is
+        made.  Whatever it raises, an exit or a crash of its process is an answer: this
+        configuration fails.  Each call has a process of its own, a fresh one for a function of a
+        module, else a copy of this one (where the system can make one).  It is called as rarely as
+        possible; what is not measured rests on `monotone` and `margin`, and, if the batch is
+        monotone, on its step taking no less time the larger it is.
+    repeats : int
+        How often a configuration that may be the best is measured; medians are compared.
+    margin : float
+        A configuration is skipped if it cannot have more than the best even if it is better by this
+        part than estimated.  Estimates of `make` are first multiplied by the most that any
+        measurement so far is of its own.
+    measure_limit : float, optional
+        Seconds after which a measurement is ended, with all that it started: then it has failed.
+    calls : int, optional
+        The most measurements of this run.
+    retry : bool
+        Measure again what failed according to the store.
 
     Returns
     -------
@@ -106,7 +135,7 @@ def tune(
     """
     if search not in SEARCHES:
         raise InputError(f"unknown {search!r}", field="search", remedy=suggest(search, SEARCHES))
-    if not callable(make):
+    if not (callable(make) or (make is None and measure is not None)):
         remedy = "give a function of the options that returns an instance"
         raise InputError(f"{a(type(make).__name__)} is no function", field="make", remedy=remedy)
     width, seed = integer(width, "width", 1), integer(seed, "seed", 0)
@@ -128,10 +157,51 @@ def tune(
     for name in rising:
         if not rises(values[name]):
             raise InputError("do not rise", field=name, remedy="give them from small to large")
+    how = _profiling(measure, repeats, margin, measure_limit, calls, retry)
+    if how is not None and executor is not None:
+        remedy = "leave it out: every measurement has a process of its own"
+        raise InputError("makes plans", field="executor", remedy=remedy)
+    if isinstance(measure, Command):
+        measure.require(values)
     kept = None if store is None else files.require_store(store, "plans", VERSION)
     limits: JsonObject = {"split": bool(split), "time_limit": time_limit, "seed": seed}
-    tuner = _Tuner(make, values, rising, limits, kept, executor, width)
-    return tuner.run(search)
+    if not is_number(gap) or gap < 0:
+        raise InputError(f"{gap!r}", field="gap", remedy="give a part, such as 0.01")
+    total_limit = require_time(total_limit, "total_limit")
+    given = make, values, rising, limits, kept, executor, width, float(gap), total_limit
+    return (Tuner(*given) if how is None else Profiled(*given, how=how)).run(search)
+
+
+def _profiling(
+    measure: Measure | None,
+    repeats: int,
+    margin: float,
+    limit: float | None,
+    calls: int | None,
+    retry: bool,
+) -> Profiling | None:
+    """Return how it is measured; None where plans are made.
+
+    `measure`, `repeats`, `margin`, `limit` (of a measurement), `calls`, `retry`: as for
+    :func:`tune`.
+    """
+    if measure is None:
+        return None
+    if not callable(measure):
+        remedy = "give a function of the options that returns a throughput"
+        raise InputError(
+            f"{a(type(measure).__name__)} is no function", field="measure", remedy=remedy
+        )
+    if not is_number(margin) or margin < 0:
+        raise InputError(f"{margin!r}", field="margin", remedy="give a part, such as 0.2")
+    return Profiling(
+        measure,
+        integer(repeats, "repeats", 1),
+        float(margin),
+        require_time(limit, "measure_limit"),
+        None if calls is None else integer(calls, "calls", 1),
+        bool(retry),
+    )
 
 
 def _listed(options: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
@@ -151,241 +221,3 @@ def _listed(options: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
                 remedy = "give numbers above 0" if name == BATCH else "leave it out"
                 raise InputError(f"{value!r}", field=name, remedy=remedy)
     return found
-
-
-@dataclass
-class _Line:
-    """The configurations that differ in the monotone option alone, rising: a point of the grid."""
-
-    configurations: list[Options]
-    point: tuple[Any, ...] = ()  # values of the options that are not monotone
-    rank: tuple[int, ...] = ()  # places of the values of the other monotone ones
-    fits: int = -1  # the largest index known to fit; -1: none
-    fails: int = 0  # the least index known not to fit
-
-    @property
-    def failed(self) -> bool:
-        """Whether one is known not to fit."""
-        return self.fails < len(self.configurations)
-
-    def __post_init__(self) -> None:
-        self.fails = len(self.configurations)
-
-    def told(self, at: int, fits: bool) -> None:
-        """Note whether a configuration fits."""
-        if fits:
-            self.fits = max(self.fits, at)
-        else:
-            self.fails = min(self.fails, at)
-
-
-@dataclass
-class _Tuner:
-    make: Make
-    values: dict[str, list[Any]]
-    monotone: tuple[str, ...]
-    limits: JsonObject
-    store: Path | None
-    executor: Executor | None
-    width: int
-    done: list[Evaluation] = field(default_factory=list)
-    lines: list[_Line] = field(default_factory=list)
-    _bounds: dict[str, float] = field(default_factory=dict)
-
-    def run(self, search: str) -> Tuning:
-        """Search, and return what was found."""
-        self.lines = lines = list(self._lines())
-        interrupted = False
-        try:
-            if search == "grid":
-                self._all(lines)
-            else:
-                self._bisected(lines, bounded=search == "bounds")
-        except KeyboardInterrupt:
-            interrupted = True
-        except BrokenExecutor:
-            log.warning("a process that made plans died: the search ends with those it has")
-            interrupted = True
-        except InputError as error:
-            raise carrying(error, self._found(search, interrupted=True))  # noqa: B904  it is that one
-        return self._found(search, interrupted=interrupted)
-
-    def _found(self, search: str, *, interrupted: bool) -> Tuning:
-        """Return what is known by now."""
-        return Tuning(
-            options={name: tuple(some) for name, some in self.values.items()},
-            monotone=self.monotone,
-            search=search,
-            evaluations=tuple(self.done),
-            configurations=sum(len(line.configurations) for line in self.lines),
-            bisection=sum(_bisection(line) for line in self.lines),
-            interrupted=interrupted,
-        )
-
-    def _lines(self) -> Iterator[_Line]:
-        """Yield the points of the grid, other monotone options among those of a line's rank."""
-        *others, last = self.monotone or ("",)
-        names = [name for name in self.values if name not in self.monotone]
-        for point in itertools.product(*(self.values[name] for name in names)):
-            for rank in itertools.product(*(range(len(self.values[name])) for name in others)):
-                fixed = dict(zip(names, point, strict=True))
-                fixed |= {
-                    name: self.values[name][at] for name, at in zip(others, rank, strict=True)
-                }
-                rising = (
-                    [{**fixed, last: value} for value in self.values[last]] if last else [fixed]
-                )
-                ordered = [{name: one[name] for name in self.values} for one in rising]
-                yield _Line(ordered, point, rank)
-
-    def _all(self, lines: list[_Line]) -> None:
-        every = [(line, at) for line in lines for at in range(len(line.configurations))]
-        for some in _batched(every, self.width):
-            self._evaluate(some)
-
-    def _bisected(self, lines: list[_Line], *, bounded: bool) -> None:
-        """Bisect in every line; those with the greatest promise first, and only while there is any.
-
-        If `bounded`, bounds choose, and skip.
-        """
-        while True:
-            asked = []
-            for line in lines:
-                low = line.fits + 1
-                while bounded and low < line.fails and not self._promising(line, low):
-                    low += 1
-                if low < line.fails:
-                    at, promise = (low + line.fails) // 2, 0.0
-                    if bounded:
-                        left = range(low, line.fails)
-                        best = max(left, key=lambda one: (self._bound(line, one), one))
-                        promise = self._bound(line, best)
-                        # As long as nothing failed: then it is bisected.
-                        at = at if line.failed else best
-                    asked.append((-promise, (line, at)))
-            if not asked:
-                return
-            asked.sort(key=lambda one: one[0])
-            self._evaluate([one for _, one in asked[: self.width]])
-
-    def _promising(self, line: _Line, at: int) -> bool:
-        """Return whether a configuration may have more samples a second than the best one."""
-        best = max((one.throughput or 0.0 for one in self.done), default=0.0)
-        return self._bound(line, at) > best
-
-    def _bound(self, line: _Line, at: int) -> float:
-        """Return how many samples a second a configuration has at most."""
-        chosen = line.configurations[at]
-        key = json.dumps(chosen, sort_keys=True, default=str)
-        if key not in self._bounds:
-            instance = self._made(chosen)
-            cycles = least_step(instance, instance.microbatches, split=self.limits["split"])
-            pace = _samples(chosen, instance) * float(instance.cluster.clock)
-            self._bounds[key] = pace / cycles if cycles else math.inf
-        return self._bounds[key]
-
-    def _made(self, chosen: Options) -> PipelinePartition:
-        """Return the model with these options; refuse what is none, and say which they were."""
-        call = f"make({', '.join(f'{name}={value!r}' for name, value in chosen.items())})"
-        try:
-            made: PipelinePartition = self.make(**chosen)
-        except StagepackError:
-            raise
-        except Exception as error:
-            problem = f"raised {type(error).__name__}: {error}"
-            raise InputError(problem, field=call, remedy="see the function given") from error
-        require_instance(made, KIND, call, "return the model on a cluster, a PipelinePartition")
-        return made
-
-    def _evaluate(self, asked: Sequence[tuple[_Line, int]]) -> None:
-        """Plan some configurations, and note what comes of it."""
-        given = [line.configurations[at] for line, at in asked]
-        work = [(chosen, self._made(chosen)) for chosen in given]
-        run = partial(_evaluated, limits=self.limits, store=self.store)
-        found = list(map(run, work) if self.executor is None else self.executor.map(run, work))
-        self.done += found
-        for (line, at), evaluation in zip(asked, found, strict=True):
-            fits = evaluation.throughput is not None
-            for other in self.lines:
-                pairs = zip(other.rank, line.rank, strict=True)
-                if other.point == line.point and all(a <= b if fits else a >= b for a, b in pairs):
-                    other.told(at, fits)
-
-
-def _batched(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    for low in range(0, len(items), size):
-        yield items[low : low + size]
-
-
-def _samples(chosen: Options, instance: PipelinePartition) -> float:
-    """Return the samples of a step, or its microbatches: see :attr:`.Tuning.counted`."""
-    return float(chosen.get(BATCH, 1) * instance.microbatches)
-
-
-def _bisection(line: _Line) -> int:
-    """Return how many plans bisection makes on a line, the fewest possible where that is open."""
-    low, high, count = -1, len(line.configurations), 0
-    while high - low > 1:
-        middle = (low + high + 1) // 2
-        if middle <= line.fits:
-            low = middle
-        elif middle >= line.fails:
-            high = middle
-        else:
-            return count + int(math.log2(high - low))
-        count += 1
-    return count
-
-
-def _evaluated(
-    work: tuple[Options, PipelinePartition], limits: JsonObject, store: Path | None
-) -> Evaluation:
-    """Plan one configuration, or find what was kept of it."""
-    chosen, instance = work
-    question = {
-        "digest": instance.digest,
-        "microbatches": instance.microbatches,
-        "limits": limits,
-        "versions": versions(),
-    }
-    key = hashlib.sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()[:24]
-    kept = None if store is None else store / f"{key}.json"
-    figures = None if kept is None else _kept(kept, question)
-    cached = figures is not None
-    if figures is None:
-        plan = unshown(instance, **limits)
-        if plan.interrupted:  # the search as a whole is, and this plan might have been better
-            raise KeyboardInterrupt
-        figures = {
-            "status": str(plan.status),
-            "cycles": plan.objective,
-            "bound": plan.bound,
-            "memory": plan.memory,
-            "reason": plan.reason,
-        }
-        if kept is not None:
-            document = {"question": question, "figures": figures}
-            files.write(kept, files.json_text(files.finite(document)) + "\n")
-    pace = _samples(chosen, instance) * float(instance.cluster.clock)
-    cycles, bound = figures["cycles"], figures["bound"]
-    return Evaluation(
-        options=dict(chosen),
-        status=figures["status"],
-        cycles=cycles,
-        throughput=pace / cycles if cycles else None,
-        bound=pace / bound if bound else None,
-        memory=figures["memory"],
-        reason=figures["reason"],
-        cached=cached,
-    )
-
-
-def _kept(path: Path, question: JsonObject) -> JsonObject | None:
-    """Return the figures in a file of a store; None for no file, a torn one or another question."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        figures: JsonObject = document["figures"]
-        whole = document["question"] == question and {"status", "cycles", "bound"} <= set(figures)
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return figures if whole else None

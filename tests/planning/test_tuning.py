@@ -7,15 +7,18 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import stagepack as sp
 from stagepack import files
+from stagepack.heuristics.pipeline.step_stages import least_step
 from stagepack.planning import search
 from stagepack.planning.claims import check_tuning
 from stagepack.planning.document import read_tuning
+from stagepack.planning.tuner import search as tuner
 from tests.cli.shell import run
 
 CYCLES = [5, 9, 4, 7, 6, 8]
@@ -50,6 +53,71 @@ def test_bounds_and_bisection_find_the_best_of_the_grid() -> None:
         if one.throughput is not None and one.bound is not None:
             assert one.throughput <= one.bound * (1 + 1e-12)
     assert whole.front[-1].options == whole.best.options
+
+
+def test_what_the_limit_of_the_whole_leaves_is_told(tmp_path: Path) -> None:
+    whole = sp.tune(model, OPTIONS, search="grid")
+    cut = sp.tune(model, OPTIONS, total_limit=0.001)
+    assert cut.best is not None
+    assert whole.best is not None
+    assert (whole.left, whole.most) == (0, None)
+    assert len(cut.evaluations) == 1, "there is always one"
+    better = [
+        one
+        for one in whole.evaluations
+        if (one.throughput or 0) > (cut.best.throughput or 0) and one.options != cut.best.options
+    ]
+    assert cut.left >= len(better)
+    assert (cut.most or math.inf) >= (whole.best.throughput or 0)
+    if cut.left:
+        assert "may be better, by" in str(cut)
+    path = tmp_path / "tuning.json"
+    path.write_text(json.dumps(cut.to_dict()))
+    assert read_tuning(path).left == cut.left
+    assert read_tuning(path).most == cut.most
+    with pytest.raises(sp.InputError, match="total_limit"):
+        sp.tune(model, OPTIONS, total_limit=-1)
+
+
+def test_what_can_be_better_by_the_gap_at_most_is_skipped() -> None:
+    exact = sp.tune(model, OPTIONS)
+    near = sp.tune(model, OPTIONS, gap=0.5)
+    assert exact.best is not None
+    assert near.best is not None
+    assert len(near.evaluations) <= len(exact.evaluations)
+    assert (exact.best.throughput or 0) <= 1.5 * (near.best.throughput or 0)
+
+
+def test_plans_are_made_quickly_first_and_then_those_that_may_win(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+
+    def unshown(instance: sp.PipelinePartition, *, time_limit: float, **_: Any) -> Any:
+        batch = (int(instance.forward[0]) - 10) // CYCLES[0]
+        asked.append((batch, time_limit))
+        least = least_step(instance, instance.microbatches)
+        late = 1.1 if time_limit >= 2 else {3: 1.5, 4: None}[batch]
+        return SimpleNamespace(
+            status=sp.Status.FEASIBLE if late else sp.Status.UNKNOWN,
+            objective=round(late * least) if late else None,
+            bound=least,
+            memory=1,
+            reason="",
+            interrupted=False,
+        )
+
+    monkeypatch.setattr(tuner, "unshown", unshown)
+    found = sp.tune(model, {"batch": [1, 2, 3, 4]}, time_limit=4)
+    assert tuner.tiers(4) == [0.5, 1.0, 2.0, 4]
+    # Of 4 no plan is known at first, 3 may be better; 20 questions of 4 seconds are more than 60.
+    assert asked == [(4, 0.5), (4, 4), (3, 0.5), (3, 2.0)]
+    assert found.best is not None
+    assert found.best.options == {"batch": 4}
+    assert found.left == 1
+    assert found.most == pytest.approx(found.evaluations[1].bound)
+    assert tuner.tiers(0.3) == [0.3]
+    assert tuner.tiers(None) == [0.5, None]
 
 
 @pytest.mark.parametrize("fits", [0, 1, 2, 5])

@@ -101,9 +101,26 @@ def least_step(
     A step has so many `microbatches`; `split`: the backward pass is split into B and W.  At a
     :func:`~stagepack.progress.clock` of `ends` it is enough.
     """
+    return outlook(instance, microbatches, split=split, ends=ends)[0]
+
+
+def outlook(
+    instance: PipelinePartition,
+    microbatches: int,
+    *,
+    split: bool = False,
+    ends: float = math.inf,
+) -> tuple[int, bool]:
+    """Return what :func:`least_step` does, and whether any stages may fit the devices.
+
+    `microbatches`, `split`, `ends`: as there.
+    """
     stages = StepStages(instance, microbatches, split, ends) if affordable(instance) else None
     found = None if stages is None else stages.least()
-    return step_bound(instance, microbatches, split=split) if found is None else found.bound
+    if found is None:
+        unknown = stages is None or bool(instance.alternatives) or instance.placed
+        return step_bound(instance, microbatches, split=split), unknown
+    return found.bound, True
 
 
 class StepStages:

@@ -1,0 +1,1 @@
+"""How tuning searches: plans that are made, and measurements that are asked for."""
