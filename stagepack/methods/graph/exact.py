@@ -381,21 +381,16 @@ class CompactSearch:
         self.progress.raise_bound(bound, source)
 
 
-def linear_dp(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
+def linear_dp(search: CompactSearch) -> None:
     """Cut many orders in the best way."""
-    search = CompactSearch(instance, progress, settings)
-    if search.impossible:
-        return
     search.along_many_orders()
-    if progress.solution is None:
-        progress.reason = "linear-dp tried several orders, none with stages that fit"
+    if search.progress.solution is None:
+        search.progress.reason = "linear-dp tried several orders, none with stages that fit"
 
 
-def dp(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
+def dp(search: CompactSearch) -> None:
     """Go through all ideals."""
-    search = CompactSearch(instance, progress, settings)
-    if search.impossible:
-        return
+    progress = search.progress
     try:
         search.start(chain=search.equal_work)
         progress.require_time()
