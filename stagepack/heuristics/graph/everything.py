@@ -1,8 +1,8 @@
 """Trying everything: every device for every block, for graphs of a few blocks.
 
-The instance itself judges and evaluates every partition, so that whatever it knows counts: figures
-of any magnitude, links that differ, stages that are not contiguous.  Of devices that are alike and
-still empty only the first is tried.
+The instance's own rules judge and evaluate every partition, so that whatever it knows counts:
+figures of any magnitude, links that differ, stages that are not contiguous.  Of devices that are
+alike and still empty only the first is tried.
 
 Cost: devices ** blocks partitions at most, each of them O(nodes + tensors); times their orders,
 where these matter.  Source: ours.
@@ -16,6 +16,7 @@ from itertools import combinations_with_replacement, islice, permutations
 import numpy as np
 
 from stagepack.heuristics.graph.tuning import TUNING, EverythingTuning
+from stagepack.instances.graph.check import check, evaluate
 from stagepack.instances.graph.compact import FORBIDDEN, Compact
 from stagepack.instances.graph.data import GraphSolution
 from stagepack.instances.graph.problem import Objective
@@ -30,14 +31,18 @@ def best(
 
     `pause` is called now and then with the seconds of work since; what it raises ends the search.
     """
-    instance, found, value = compact.instance, None, np.inf
+    instance, value = compact.instance, 0.0
+    found: GraphSolution | None = None
     candidates = list(islice(_candidates(compact), tuning.most_partitions + 1))
     if len(candidates) > tuning.most_partitions:
         return None
     for at, candidate in enumerate(candidates):
         if at % tuning.often == 0:
             pause(tuning.price * min(tuning.often, len(candidates) - at))
-        if not instance.check(candidate) and (worth := instance.evaluate(candidate)) < value:
+        if check(instance, candidate):
+            continue
+        worth = evaluate(instance, candidate)
+        if found is None or worth < value:
             found, value = candidate, worth
     return (found,)
 
@@ -47,7 +52,7 @@ def _candidates(compact: Compact) -> Iterator[GraphSolution]:
     instance, shared = compact.instance, compact.objective == Objective.REPLICATED
     ordered = compact.sequence is None and (compact.contiguous or bool(compact.stash.any()))
     kinds = compact.device_class.tolist()
-    allowed = (compact.time < FORBIDDEN).all(axis=0)[kinds].T.tolist()
+    allowed = np.asarray((compact.time < FORBIDDEN).all(axis=0))[kinds].T.tolist()
     alike = [-1] * len(kinds)
     if compact.sequence is None:
         alike = [
