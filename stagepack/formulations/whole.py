@@ -62,14 +62,6 @@ def add(terms: Terms, column: int, value: int) -> None:
         terms[column] = terms.get(column, 0) + value
 
 
-def merged(one: Terms, other: Terms) -> Terms:
-    """Return the sum of two rows."""
-    found = dict(one)
-    for column, value in other.items():
-        add(found, column, value)
-    return found
-
-
 class WholeProgram(Program[int]):
     """A linear program in whole numbers, to be minimised; costs are not negative.
 

@@ -110,7 +110,6 @@ class Facts(TypedDict, total=False):
     declines: Callable[[Any], str]
     unproved: Callable[[Any], str]
     engines: tuple[str, ...]
-    limited_by_work: bool
     default: bool
 
 
@@ -151,9 +150,13 @@ class Table(Generic[InstanceT, SolutionT]):
         name: str,
         *,
         unsupported: Callable[[InstanceT], str] = lambda _instance: "",
+        limited_by_work: bool = True,
         **facts: Unpack[Facts],
     ) -> Method[InstanceT, SolutionT]:
-        """Return the method of a `name`, `unsupported` and other `facts` of a :class:`Method`."""
+        """Return the method of a `name`, with facts of a :class:`Method`.
+
+        `unsupported` and `limited_by_work` are two of them, `facts` the others.
+        """
 
         def refusal(instance: InstanceT) -> str:
             if instance.objective not in self.known:
@@ -161,7 +164,14 @@ class Table(Generic[InstanceT, SolutionT]):
             return unsupported(instance)
 
         run = Deferred(f"{self.package}.searches", name)
-        return Method(name=name, kind=self.kind, run=run, unsupported=refusal, **facts)
+        return Method(
+            name=name,
+            kind=self.kind,
+            run=run,
+            unsupported=refusal,
+            limited_by_work=limited_by_work,
+            **facts,
+        )
 
 
 @contextlib.contextmanager

@@ -21,13 +21,11 @@ Source
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-
 import numpy as np
 
 from stagepack.formulations.phases.remat import UNLIMITED, Step
 from stagepack.formulations.whole import WholeProgram
-from stagepack.instances.phases.data import PhaseSolution, Policy
+from stagepack.instances.phases.data import Policy
 from stagepack.instances.phases.modes import Mode, compute_cycles, transfer_cycles
 from stagepack.instances.profile import Array
 
@@ -131,32 +129,3 @@ class Cost:
         for column, loads, floor in self.slots:
             found[column] = max(c, loads * p + floor)
         return found
-
-
-class RematProgram(ABC):
-    """A program of choices of one group, with what they cost; `infeasible`: there is no plan.
-
-    What takes longer than `upper`, the cycles of a known plan, may be cut off, nothing else is.
-    """
-
-    def __init__(self, step: Step, upper: int | None) -> None:
-        self.step = step
-        self.program = WholeProgram()
-        self.infeasible = step.infeasible
-        if not self.infeasible:
-            self.cost = Cost(step, self.program)
-            self.build()
-            self.cost.close(upper)
-            self.infeasible = self.program.contradiction
-
-    @abstractmethod
-    def build(self) -> None:
-        """Add the choices and what ties them."""
-
-    @abstractmethod
-    def decode(self, values: Array) -> PhaseSolution:
-        """Return the plan of an engine's values."""
-
-    @abstractmethod
-    def hint(self, solution: PhaseSolution) -> Array:
-        """Return the values of a plan; `ValueError` when it is not in the program."""

@@ -1,8 +1,7 @@
 """Recomputation within one group as models for engines: `RematMilp` and `RematCpSat`.
 
-Both state the same two programs: paths in chains whose layers are computed again once at most
-(:mod:`.remat_path`), stages otherwise (:mod:`.remat_stages`).  Sets, parameters, variables,
-objective, constraints, sizes and sources are those of these.
+Both state the same program (:mod:`.remat_stages`), whose sets, parameters, variables, objective,
+constraints, size and source are theirs.
 """
 
 from __future__ import annotations
@@ -15,8 +14,6 @@ import numpy as np
 from stagepack.formulations.base import Formulation, require_objective
 from stagepack.formulations.phases import remat
 from stagepack.formulations.phases.remat import Step
-from stagepack.formulations.phases.remat_cost import RematProgram
-from stagepack.formulations.phases.remat_path import RematPath
 from stagepack.formulations.phases.remat_stages import RematStages
 from stagepack.formulations.whole import BY_HIGHS
 from stagepack.instances.phases.data import PhaseSolution
@@ -51,8 +48,7 @@ class _Remat(Formulation[PhaseSchedule, PhaseSolution]):
         chosen = instance.modes_with(tiles)[0] if mode is None else Mode(mode)
         self.instance, self.upper = instance, upper
         self.step = Step(instance, tiles, batch, chosen)
-        kind = RematStages if RematPath.unsupported(instance) else RematPath
-        self.form: RematProgram = kind(self.step, upper)
+        self.form = RematStages(self.step, upper)
         self.infeasible = self.form.infeasible
         if not self.infeasible:
             self.model = self._lowered()

@@ -29,6 +29,8 @@ Constraints
     tape      q_jj >= 1 - s_j - r_jj, q_lj >= q_{l-1,j} - r_lj; equal with one recomputation
     gaps      u_lik >= p_{l-1,i}, u_lik >= r_lj for the readers j from the k-th on
     pages     sum over l of g_li = s_i, p_li >= sum over k > l of g_ki
+    run       in a chain, with one recomputation: p_{n-1,i} <= q_{n-1,i}, r_li <= r_{l,i+1} where l
+              > i + 1; nothing is made again in its own stage that the next layer reads
     memory    at each forward layer, each layer computed again, each backward layer
     cutoff    objective <= upper
 Size
@@ -38,28 +40,45 @@ Source
     stages: Checkmate (Jain et al., MLSys 2020); retention: MOCCASIN (Bartan et al., ICML 2023);
     paging: POET (Patil et al., ICML 2022); gaps, and the rows for one recomputation, are ours
 
-Only r, s and g are decisions: the rest is integral at the least values that these allow.
+Only r, s and g are decisions: the rest is integral at the least values that these allow.  In a
+chain, with one recomputation, sequences follow from the policies: a maximal run of dropped layers
+is made again just before the backward pass of the layer after it.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from stagepack.formulations.phases.remat import as_bits
-from stagepack.formulations.phases.remat_cost import RematProgram
-from stagepack.formulations.whole import Terms, add
+from stagepack.formulations.phases.remat import Step, as_bits
+from stagepack.formulations.phases.remat_cost import Cost
+from stagepack.formulations.whole import Terms, WholeProgram, add
 from stagepack.instances.phases.data import PhaseSolution, Policy
 from stagepack.instances.profile import Array
 
 
-class RematStages(RematProgram):
-    """The stage program; see the module."""
+class RematStages:
+    """The stage program; `infeasible`: there is no plan.
 
-    def build(self) -> None:
+    What takes longer than `upper`, the cycles of a known plan, may be cut off, nothing else is.
+    """
+
+    def __init__(self, step: Step, upper: int | None) -> None:
+        self.step, self.program = step, WholeProgram()
+        self.infeasible = step.infeasible
+        if not self.infeasible:
+            self.cost = Cost(step, self.program)
+            self._build()
+            self.cost.close(upper)
+            self.infeasible = self.program.contradiction
+
+    def _build(self) -> None:
         """Add the choices and what ties them."""
         self.once = self.step.instance.recomputations == 1
+        self.in_runs = self.once and self.step.instance.chain
         self._decisions()
         self._often()
+        if self.in_runs:
+            self._run()
         self._use()
         self._retain()
         self._tape()
@@ -84,11 +103,8 @@ class RematStages(RematProgram):
             if not step.products[j]:
                 continue
             if step.allowed[Policy.RECOMPUTE]:
-                for stage in range(j, n):
-                    # In its own stage a layer is computed again for its tape alone, or because
-                    # it must not be kept.
-                    if stage > j or step.tape[j] or not step.allowed[Policy.KEEP]:
-                        self.r[stage, j] = self.cost.column(step.forward[j], 0)
+                for stage in self._stages(j):
+                    self.r[stage, j] = self.cost.column(step.forward[j], 0)
             if step.allowed[Policy.STASH]:
                 self.s[j] = self.cost.column(0, step.products[j])
                 if step.readers[j + 1]:
@@ -102,6 +118,15 @@ class RematStages(RematProgram):
             if step.tape[j] or (self.once and step.products[j]):
                 for stage in range(j, n):
                     self.q[stage, j] = self.program.column(integral=False)
+
+    def _stages(self, j: int) -> range:
+        """Return the stages in which layer j may be computed again."""
+        step = self.step
+        if self.in_runs:
+            return range(j + 1, step.n) if step.readers[j + 1] else range(j, j + 1)
+        # In its own stage for its tape alone, or because it must not be kept.
+        alone = step.tape[j] or not step.allowed[Policy.KEEP]
+        return range(j if alone else j + 1, step.n)
 
     def _present(self, stage: int, i: int) -> Terms:
         """Return p + r + g: whether x_{i+1} is there, or made there, in a stage."""
@@ -130,6 +155,19 @@ class RematStages(RematProgram):
             if j in self.s:
                 terms = terms | {self.s[j]: most}
             self.program.row(terms, high=most)
+
+    def _run(self) -> None:
+        """Let runs of a chain be made again as a whole, just before the layer after them."""
+        last = self.step.n - 1
+        for i in self.read:
+            if i < last:
+                self.program.row({self.p[last, i]: 1, self.q[last, i]: -1}, high=0)
+            for stage in range(i + 2, last + 1):
+                if (stage, i) in self.r:
+                    terms = {self.r[stage, i]: 1}
+                    if (stage, i + 1) in self.r:
+                        terms[self.r[stage, i + 1]] = -1
+                    self.program.row(terms, high=0)
 
     def _use(self) -> None:
         step, row = self.step, self.program.row
@@ -290,10 +328,13 @@ class RematStages(RematProgram):
                 policy.append(Policy.STASH)
             else:
                 policy.append(step.idle_policy(j))
-        return step.plan(policy, recompute)
+        return step.plan(policy, None if self.in_runs else recompute)
 
     def hint(self, solution: PhaseSolution) -> Array:
-        """Return the values of a plan, each retained no longer than needed."""
+        """Return the values of a plan, each retained no longer than needed.
+
+        Raises `ValueError` when it is not in the program.
+        """
         step, n = self.step, self.step.n
         values = np.zeros(len(self.program.cost))
         runs = [set(run) for run in solution.recomputed(step.instance)]

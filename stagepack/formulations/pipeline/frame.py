@@ -18,7 +18,7 @@ Source
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -233,47 +233,66 @@ class Slot:
 def slot_cuts(costs: RangeCosts, slots: Sequence[Slot], most_compute: int) -> list[Array]:
     """Return the cuts, rising, that may lie before each slot and after the last one.
 
-    Swept from both ends: cut j of a solution is reached from cut 0 by slots 0..j-1 and reaches
-    cut n by slots j... .  All are empty when there is no way through.  Looks at no more than the
-    longest stages leave between them: O(n) for every option, and O(that * log n) for every slot.
+    They are those of :func:`cuts_of_states`: a state is how many slots, from the last one on, have
+    their stages.
 
     `slots` are places of stages, in the order of the chain, and `most_compute` ticks that no stage
     exceeds.
     """
+    options = sorted({option for slot in slots for option in slot.options})
+    ends = {option: furthest_ends(costs, *option, most_compute) for option in options}
+    steps = [(at, at + 1, slot) for at, slot in enumerate(reversed(slots))]
+    return cuts_of_states(costs, steps, [False] * len(slots) + [True], ends)[::-1]
+
+
+def cuts_of_states(
+    costs: RangeCosts,
+    steps: Sequence[tuple[int, int, Slot]],
+    accepting: Sequence[bool],
+    ends: Mapping[tuple[int, int], Array],
+) -> list[Array]:
+    """Return the cuts, rising, at which the stages that lead to each state may begin.
+
+    Swept from both ends: they are reached from cut n, in state 0, and lead to cut 0 in one that is
+    `accepting`.  All are empty where there is no way through.  Looks at no more than the longest
+    stages leave between them: O(n) for every option, and O(that * log n) for every step.
+
+    `steps` are states before and after a stage, and its slot, those into a state before those out
+    of it; `ends` are from :func:`furthest_ends`, by option.
+    """
     places = np.flatnonzero(costs.allowed)
-    ends: dict[tuple[int, int], Array] = {
-        option: furthest_ends(costs, *option, most_compute)
-        for option in sorted({option for slot in slots for option in slot.options})
-    }
 
     def stay(cuts: Array, slot: Slot) -> Array:
         """Return where a slot may be empty."""
         idle: dict[str, Array] = {"": cuts[:0], "any": cuts, "start": cuts[:1][cuts[:1] == 0]}
         return idle[slot.idle]
 
-    furthest, earliest = [0], [costs.n]
-    for slot in slots:
-        far = [int(ends[option][furthest[-1]]) for option in slot.options]
-        furthest.append(max(*far, furthest[-1] if slot.idle else 0))
-    for slot in reversed(slots):
-        near = [int(np.searchsorted(ends[option], earliest[-1])) for option in slot.options]
-        earliest.append(min(*near, earliest[-1] if slot.idle == "any" else costs.n))
-    within = [span(places, *ends) for ends in zip(reversed(earliest), furthest, strict=True)]
+    earliest = [costs.n, *[costs.n + 1] * (len(accepting) - 1)]
+    furthest = [0 if accepts else -1 for accepts in accepting]
+    for state, then, slot in steps:
+        near = [int(np.searchsorted(ends[option], earliest[state])) for option in slot.options]
+        near += [earliest[state]] if slot.idle == "any" else []
+        earliest[then] = min(earliest[then], *near)
+    for state, then, slot in reversed(steps):
+        if furthest[then] >= 0:
+            far = [int(ends[option][furthest[then]]) for option in slot.options]
+            furthest[state] = max(furthest[state], *far, furthest[then] if slot.idle else 0)
+    within = [span(places, *some) for some in zip(earliest, furthest, strict=True)]
     if sum(map(len, within)) > MOST_CUTS:
         raise InputError(
-            f"the places of {len(slots) - 1:,} cuts are more than {MOST_CUTS:,} together",
+            f"the places of {len(accepting) - 2:,} cuts are more than {MOST_CUTS:,} together",
             field="model",
             remedy="give a good solution first (it leaves fewer), or use `dp`",
         )
-    left = [places[:1]]
-    for slot, some in zip(slots, within[1:], strict=True):
-        reached = [ends_after(left[-1], ends[option], some) for option in slot.options]
-        left.append(union([*reached, stay(left[-1], slot)]))
-    right = [places[-1:]]
-    for slot, some in zip(reversed(slots), reversed(within[:-1]), strict=True):
-        reached = [starts_before(right[-1], ends[option], some) for option in slot.options]
-        right.append(union([*reached, stay(right[-1], slot)]))
-    return [common(a, b) for a, b in zip(left, reversed(right), strict=True)]
+    left = [places[-1:], *[places[:0]] * (len(accepting) - 1)]
+    for state, then, slot in steps:
+        some = [starts_before(left[state], ends[o], within[then]) for o in slot.options]
+        left[then] = union([left[then], *some, stay(left[state], slot)])
+    right = [places[:1] if accepts else places[:0] for accepts in accepting]
+    for state, then, slot in reversed(steps):
+        some = [ends_after(right[then], ends[o], within[state]) for o in slot.options]
+        right[state] = union([right[state], *some, stay(right[then], slot)])
+    return [common(a, b) for a, b in zip(left, right, strict=True)]
 
 
 def union(rows: Sequence[Array]) -> Array:

@@ -47,17 +47,15 @@ from stagepack.errors import InputError
 from stagepack.formulations.base import LARGEST_STEPS, InSteps
 from stagepack.formulations.pipeline.frame import (
     UNLIMITED,
+    Slot,
     StageLimits,
     StageValues,
-    common,
     constant_ticks,
-    ends_after,
+    cuts_of_states,
     fitting_stages,
     furthest_ends,
     least_compute,
     min_over_covering,
-    span,
-    starts_before,
     union,
 )
 from stagepack.formulations.pipeline.model import PipelineModel
@@ -160,36 +158,11 @@ class MilpInterval(InSteps[PipelinePartition, PipelineSolution], PipelineModel):
 
     def _reachable(self, ends: dict[tuple[int, int], Array]) -> list[Array]:
         """Return the cuts, rising, between the tail and the head of each state, generously."""
-        order, places = self.costs.order, np.flatnonzero(self.costs.allowed)
-        steps = list(
-            zip(
-                order.source.tolist(),
-                order.target.tolist(),
-                order.device_class.tolist(),
-                order.stashes.tolist(),
-                strict=True,
-            )
-        )
-        # Nothing beyond what the longest stages leave between them.
-        earliest, furthest = [self.costs.n + 1] * order.states, order.accepting.astype(int) - 1
-        earliest[0] = self.costs.n
-        for s, then, c, stashes in steps:
-            near = int(np.searchsorted(ends[c, stashes], earliest[s]))
-            earliest[then] = min(earliest[then], near)
-        for s, then, c, stashes in reversed(steps):
-            if furthest[then] >= 0:
-                furthest[s] = max(furthest[s], ends[c, stashes][furthest[then]])
-        within = [span(places, *some) for some in zip(earliest, furthest, strict=True)]
-        placed = [places[:0]] * order.states
-        placed[0] = within[0]
-        for s, then, c, stashes in steps:
-            more = starts_before(placed[s], ends[c, stashes], within[then])
-            placed[then] = union([placed[then], more])
-        ready = [places[:1] if accepts else places[:0] for accepts in order.accepting]
-        for s, then, c, stashes in reversed(steps):
-            more = ends_after(ready[then], ends[c, stashes], within[s])
-            ready[s] = union([ready[s], more])
-        return [common(a, b) for a, b in zip(placed, ready, strict=True)]
+        order = self.costs.order
+        rows = (order.source, order.target, order.device_class, order.stashes)
+        columns = zip(*(row.tolist() for row in rows), strict=True)
+        steps = [(state, then, Slot(((c, stashes),))) for state, then, c, stashes in columns]
+        return cuts_of_states(self.costs, steps, order.accepting.tolist(), ends)
 
     def _candidates(self, limits: StageLimits) -> Arcs:
         """Return the stages within the limit of compute, between reachable nodes."""

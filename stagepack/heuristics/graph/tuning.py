@@ -351,17 +351,17 @@ class EverythingTuning(Tuning):
     most_blocks: int = 7
     """Blocks of the largest graph; larger ones are left to other searches."""
 
+    most_partitions: int = 2_500
+    """Partitions beyond which none is tried: half a second."""
+
     most_placements: int = 50_000
-    """Placements of some or all blocks after which it is given up: a quarter of a second."""
+    """Placements of all blocks beyond which none is tried for `latency`."""
 
     often: int = 100
-    """Placements between two looks at the clock."""
+    """Partitions, or placements, between two looks at the clock."""
 
-    placing_price: float = 5e-6
-    """Of a placement of a block."""
-
-    costing_price: float = 4e-5
-    """Of what a placement of all blocks costs."""
+    price: float = 2.5e-4
+    """Of a partition that is checked and evaluated."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ a better plan than the best known one are skipped: an arc costs at least the com
 the transfers, of its operators, and the same bound holds for the rest of the path.  Placement is as
 in :mod:`.dp`: the groups of the shortest path are placed, and those that cannot be are banned.
 
-Restricted to the ideals of a few topological orders, the shortest path is a plan but not a bound.
+Restricted to the ideals of one topological order, the shortest path is a plan but not a bound.
 
 Cost: O(pairs of ideals) prices; levels of ideals by their size, a bound after each.  Source: ours.
 """

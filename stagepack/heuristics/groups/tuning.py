@@ -192,10 +192,6 @@ class AutoTuning(Tuning):
     """Switch: the rule ``greedy-tail`` takes turns with the exact search, before it.  Without it 3
     of 44 instances were worse, and one had no plan."""
 
-    other_orders: bool = True
-    """Switch: where the order is free, paths are sought along a few orders before along all.
-    Without it 2 networks were 0.1 % worse after 3 s."""
-
     windows: bool = True
     """Switch: where all orders are too many, windows along the best plan are searched.  Without it
     3 of 4 networks of 9 to 12 branches were 0.5 to 3.1 % worse after 4 s."""

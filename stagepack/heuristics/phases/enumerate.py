@@ -218,7 +218,8 @@ class Pairs:
     def _search(self, pair: tuple[int, int], table: OptionTable, source: str) -> None:
         """Find the best plan of a pair all of whose options are known."""
         least = dp.rest(table, self.keep_going)
-        self.bounds[pair] = max(self.bounds[pair], int(least[0]))
+        # No options, as none beats what is known: that says no more than what is known.
+        self.bounds[pair] = max(self.bounds[pair], min(int(least[0]), self.upper))
         chosen = dp.search(table, least, self.upper, keep_going=self.keep_going)
         if chosen is None:
             self._exclude(pair)

@@ -49,8 +49,6 @@ class Option:
     # The layers.
     first: int
     end: int
-    # ("F",) in inference, ("F", "B") when training, ("FB",) for the last group then.
-    kinds: tuple[str, ...]
     modes: tuple[str, ...]
     policy: tuple[str, ...]  # empty in inference
     times: tuple[int, ...]  # cycles of each phase, start-up and epilogue included, nothing hidden
@@ -62,11 +60,6 @@ class Option:
     variables: tuple[int, ...]
     free: tuple[int, ...]  # cycles that each phase's loop leaves the I/O tiles
     graphs: tuple[Hashable, ...]  # equal for phases that share a graph
-
-    @property
-    def time(self) -> int:
-        """Cycles of all its phases."""
-        return sum(self.times)
 
 
 class OptionTable:
@@ -240,19 +233,6 @@ class OptionTable:
     def __iter__(self) -> Iterator[Option]:
         return (self.option(number) for number in range(len(self)))
 
-    @property
-    def groups(self) -> list[tuple[int, int]]:
-        """The groups that have options, (first, end), rising."""
-        pairs = zip(self.first.tolist(), self.end.tolist(), strict=True)
-        return list(dict.fromkeys(pairs))
-
-    def of(self, first: int, end: int) -> tuple[Option, ...]:
-        """Return the options of a group."""
-        low, high = self.start[first], self.start[first + 1]
-        return tuple(
-            self.option(number) for number in range(low, high) if int(self.end[number]) == end
-        )
-
     def modes(self, numbers: Array) -> tuple[tuple[str, ...], ...]:
         """Return the modes of the phases of each option."""
         names = [str(name) for name in self._mode_names]
@@ -283,7 +263,6 @@ class OptionTable:
         return Option(
             first=first,
             end=end,
-            kinds=kinds,
             modes=modes,
             policy=policy,
             times=tuple(int(time[number]) for time in self._times[:count]),

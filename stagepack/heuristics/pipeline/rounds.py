@@ -33,8 +33,6 @@ from stagepack.instances.pipeline.ranges import RangeCosts
 from stagepack.instances.profile import Array
 from stagepack.progress import Progress
 
-NOTHING = np.zeros((0, 0), dtype=bool)
-UNMARKED = np.zeros((0, 0), dtype=np.int32)
 UNLIMITED = 2**61
 
 

@@ -97,7 +97,6 @@ METHODS: tuple[GraphMethod, ...] = (
         exact=True,
         description="linear-dp and dp; then metis, local-search and frontier for large graphs, "
         "cp-sat for small ones and where dp does not apply; of a few blocks, every partition",
-        limited_by_work=True,
         default=False,
     ),
     TABLE.method(
@@ -105,20 +104,19 @@ METHODS: tuple[GraphMethod, ...] = (
         exact=False,
         description="stages of equal work, or of equal bytes, along one topological order",
         unsupported=_in_stages,
+        limited_by_work=False,
     ),
     TABLE.method(
         "local-search",
         exact=False,
         description="simulated annealing: moves and exchanges blocks, together with those that "
         "depend on them",
-        limited_by_work=True,
     ),
     TABLE.method(
         "metis",
         exact=False,
         description="METIS: parts of equal work, sorted into stages and cut again (extra metis)",
         unsupported=_no_metis,
-        limited_by_work=True,
         default=False,
     ),
     TABLE.method(
@@ -126,7 +124,6 @@ METHODS: tuple[GraphMethod, ...] = (
         exact=False,
         description="PipeDream's own recurrence over antichains, level by level of links",
         unsupported=_no_recurrence,
-        limited_by_work=True,
         default=False,
     ),
     TABLE.method(
@@ -135,7 +132,6 @@ METHODS: tuple[GraphMethod, ...] = (
         description="MILP: which blocks are on which stage, which tensors it receives and sends",
         engines=("highs", "pyomo:highs", "pyomo:NAME"),
         unsupported=_in_stages,
-        limited_by_work=True,
         default=False,
     ),
     TABLE.method(
@@ -143,27 +139,23 @@ METHODS: tuple[GraphMethod, ...] = (
         exact=True,
         description="CP-SAT: the same model in integers; also without contiguous stages",
         engines=("cp-sat",),
-        limited_by_work=True,
     ),
     TABLE.method(
         "linear-dp",
         exact=False,
         description="the best cuts of many topological orders; the best order is improved",
         unsupported=_in_stages,
-        limited_by_work=True,
     ),
     TABLE.method(
         "dp",
         exact=True,
         description="dynamic program over all ideals (sets of blocks closed under dependencies)",
-        limited_by_work=True,
         unsupported=_unsupported,
     ),
     TABLE.method(
         "frontier",
         exact=True,
         description="label search over live tensors with bounds, for graphs with too many ideals",
-        limited_by_work=True,
         unsupported=_no_labels,
         unproved=_only_bounds,
     ),
@@ -171,7 +163,6 @@ METHODS: tuple[GraphMethod, ...] = (
         "beam",
         exact=False,
         description="beam search along a narrow order",
-        limited_by_work=True,
         unsupported=_no_labels,
         default=False,
     ),

@@ -13,9 +13,9 @@ import numpy as np
 from stagepack.evidence import SEARCHED
 from stagepack.heuristics import effort
 from stagepack.heuristics.graph import dp as ideal_dp
+from stagepack.heuristics.graph import everything
 from stagepack.heuristics.graph.baselines import equal_work, work_bound
 from stagepack.heuristics.graph.bounds import objective_bound
-from stagepack.heuristics.graph.everything import Everything
 from stagepack.heuristics.graph.frontier import beam
 from stagepack.heuristics.graph.frontier.label_search import LabelSearch
 from stagepack.heuristics.graph.frontier.model import Model, unproved
@@ -232,7 +232,7 @@ class CompactSearch:
             )
 
     def try_everything(self) -> bool:
-        """Prove the best partition of a small graph in exact fractions; return whether it did.
+        """Prove the best partition of a small graph; return whether it did.
 
         For figures that no common unit of 64 bits tells apart, and rules that ideals do not know.
         """
@@ -243,13 +243,14 @@ class CompactSearch:
             effort.spend(seconds)
             self.progress.require_time()
 
-        search = Everything(self.compact, pause, self.tuning.everything)
-        if not search.run():
+        found = everything.best(self.compact, pause, self.tuning.everything)
+        if found is None:
             return False
-        if search.best is None:
+        (best,) = found
+        if best is None:
             self.progress.prove_infeasible(explain(self.compact, self.tuning))
             return True
-        self.progress.offer(search.best, "trying everything")
+        self.progress.offer(best, "trying everything")
         self.progress.raise_bound(self.progress.objective, "trying everything")
         return True
 
@@ -380,21 +381,16 @@ class CompactSearch:
         self.progress.raise_bound(bound, source)
 
 
-def linear_dp(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
+def linear_dp(search: CompactSearch) -> None:
     """Cut many orders in the best way."""
-    search = CompactSearch(instance, progress, settings)
-    if search.impossible:
-        return
     search.along_many_orders()
-    if progress.solution is None:
-        progress.reason = "linear-dp tried several orders, none with stages that fit"
+    if search.progress.solution is None:
+        search.progress.reason = "linear-dp tried several orders, none with stages that fit"
 
 
-def dp(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
+def dp(search: CompactSearch) -> None:
     """Go through all ideals."""
-    search = CompactSearch(instance, progress, settings)
-    if search.impossible:
-        return
+    progress = search.progress
     try:
         search.start(chain=search.equal_work)
         progress.require_time()

@@ -25,12 +25,11 @@ GraphProgress = Progress[GraphSolution]
 Run = Callable[[GraphPartition, GraphProgress, Settings], None]
 
 
-def _equal_work(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
+def _equal_work(search: CompactSearch) -> None:
     """Give every accelerator its share."""
-    search = CompactSearch(instance, progress, settings)
-    broken = () if search.impossible else search.equal_work()
-    if broken and progress.solution is None:
-        progress.reason = f"equal-work: {'; '.join(map(str, broken[:3]))}"
+    broken = search.equal_work()
+    if broken and search.progress.solution is None:
+        search.progress.reason = f"equal-work: {'; '.join(map(str, broken[:3]))}"
 
 
 def _start(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> Compact | None:
@@ -60,24 +59,20 @@ def _improve(search: CompactSearch, rounds: int, patience: int) -> None:
         search.annealing.run(rounds, steps.local_share * search.progress.remaining, patience)
 
 
-def _frontier(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
+def _frontier(search: CompactSearch) -> None:
     """Decide limits by labels."""
-    search = CompactSearch(instance, progress, settings)
-    if search.impossible:
-        return
+    progress = search.progress
     search.start()
-    if settings.warm_start == "auto":
+    if search.settings.warm_start == "auto":
         _improve(search, search.tuning.auto.rounds, search.tuning.auto.patience)
         progress.reason = ""
     progress.require_time()
     search.by_labels()
 
 
-def _beam(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
+def _beam(search: CompactSearch) -> None:
     """Place blocks one after the other, and go on from the most promising."""
-    search = CompactSearch(instance, progress, settings)
-    if search.impossible:
-        return
+    progress = search.progress
     search.start()
     progress.require_time()
     search.by_beams()
@@ -85,26 +80,20 @@ def _beam(instance: GraphPartition, progress: GraphProgress, settings: Settings)
         progress.reason = "beam found no stages that fit"
 
 
-def _local_search(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
+def _local_search(search: CompactSearch) -> None:
     """Improve the best partition along a few orders by annealing."""
-    search = CompactSearch(instance, progress, settings)
-    if search.impossible:
-        return
     search.start()
-    if settings.warm_start == "auto":
+    if search.settings.warm_start == "auto":
         search.annealing.run(rounds=1)
-        progress.reason = ""
+        search.progress.reason = ""
     search.annealing.run()
 
 
-def _metis(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
+def _metis(search: CompactSearch) -> None:
     """Let METIS make the parts; sort blocks by them and cut again."""
-    search = CompactSearch(instance, progress, settings)
-    if search.impossible:
-        return
     _by_metis(search)
-    if progress.solution is None:
-        progress.reason = "the parts of METIS give no stages that fit"
+    if search.progress.solution is None:
+        search.progress.reason = "the parts of METIS give no stages that fit"
 
 
 def _by_metis(search: CompactSearch) -> None:
@@ -122,11 +111,9 @@ def _by_metis(search: CompactSearch) -> None:
     search.hunt(lambda hunt: hunt.along(metis.ranked(compact, part)), "metis")
 
 
-def _pipedream(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
+def _pipedream(search: CompactSearch) -> None:
     """Run PipeDream's own recurrence."""
-    search = CompactSearch(instance, progress, settings)
-    if search.impossible:
-        return
+    instance, progress = search.instance, search.progress
     replicated = instance.objective == Objective.REPLICATED
     try:
         recurrence = Recurrence(search.compact, progress.require_time, search.tuning.peers)
@@ -159,10 +146,12 @@ def _auto(instance: GraphPartition, progress: GraphProgress, settings: Settings)
         name = "cp-sat" if settings.engine == "cp-sat" else "milp"
         RUNS[name](instance, progress, settings)
         return
-    search = CompactSearch(instance, progress, settings)
-    if search.impossible:
-        return
-    steps = search.tuning.auto
+    _searching(_search_by_turns)(instance, progress, settings)
+
+
+def _search_by_turns(search: CompactSearch) -> None:
+    """Take the steps of ``auto``, each with its share of the time."""
+    instance, progress, steps = search.instance, search.progress, search.tuning.auto
     dp, labels, peer = (_supported(name, instance) for name in ("dp", "frontier", "metis"))
     labels &= steps.labels
     modelled = _cp_sat_share(search) if steps.cp_sat else 0.0
@@ -268,6 +257,17 @@ def _by_cp_sat(search: CompactSearch, seconds: float | None = None) -> None:
     effort.spend(solve_model(CpSat, engine, search.compact, progress, settings, seconds))
 
 
+def _searching(run: Callable[[CompactSearch], None]) -> Run:
+    """Return the method that makes a search, and runs it unless nothing fits."""
+
+    def runs(instance: GraphPartition, progress: GraphProgress, settings: Settings) -> None:
+        search = CompactSearch(instance, progress, settings)
+        if not search.impossible:
+            run(search)
+
+    return runs
+
+
 def _by_objective(name: str, run: Run) -> Run:
     """Return a method of a `name` that leaves the objective latency to its own `run`."""
 
@@ -301,14 +301,14 @@ RUNS: dict[str, Run] = {
     name: _until_stopped(_by_objective(name, run))
     for name, run in {
         "auto": _auto,
-        "equal-work": _equal_work,
-        "local-search": _local_search,
-        "linear-dp": linear_dp,
-        "dp": dp,
-        "frontier": _frontier,
-        "beam": _beam,
-        "metis": _metis,
-        "pipedream": _pipedream,
+        "equal-work": _searching(_equal_work),
+        "local-search": _searching(_local_search),
+        "linear-dp": _searching(linear_dp),
+        "dp": _searching(dp),
+        "frontier": _searching(_frontier),
+        "beam": _searching(_beam),
+        "metis": _searching(_metis),
+        "pipedream": _searching(_pipedream),
         "milp": on_engine(Milp, "highs", _start),
         "cp-sat": on_engine(CpSat, "cp-sat", _start),
     }.items()

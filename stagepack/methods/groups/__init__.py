@@ -30,53 +30,47 @@ METHODS: tuple[GroupingMethod, ...] = (
         exact=True,
         description="greedy-tail, then dp; dag where the order of operators is free, then cp-sat "
         "where timesteps are free",
-        limited_by_work=True,
         default=False,
     ),
     TABLE.method(
         "layerwise",
         exact=False,
         description="one operator per group, each with its best cut",
-        limited_by_work=True,
     ),
     TABLE.method(
         "greedy-tail",
         exact=False,
         description="from the tail, the longest group that fits, with as few cuts as possible "
         "(TPU-MLIR, level 1)",
-        limited_by_work=True,
     ),
     TABLE.method(
         "dp-first-fit",
         exact=False,
         description="shortest path over the first cut that fits, over clusters where there are "
         "many operators (TPU-MLIR, level 2)",
-        limited_by_work=True,
     ),
     TABLE.method(
         "seed-order",
         exact=False,
         description="as dp, but buffers are placed by TPU-MLIR's rule alone: longest first, "
         "then largest, within a bank if possible",
-        limited_by_work=True,
     ),
     TABLE.method(
         "dp",
         exact=True,
         description="shortest path over all groups of consecutive operators and all their cuts",
-        limited_by_work=True,
     ),
     TABLE.method(
         "milp",
         exact=True,
         description="MILP: one binary for each group of consecutive operators",
         engines=("highs", "cp-sat", "pyomo:highs", "pyomo:NAME"),
+        limited_by_work=False,
     ),
     TABLE.method(
         "dag",
         exact=True,
         description="shortest path over ideals: groups need not be consecutive operators",
-        limited_by_work=True,
         unsupported=_ordered,
     ),
     TABLE.method(
@@ -86,6 +80,7 @@ METHODS: tuple[GroupingMethod, ...] = (
         "path over bounds, CP-SAT for the groups on it",
         unsupported=_free,
         engines=("cp-sat",),
+        limited_by_work=False,
     ),
 )
 

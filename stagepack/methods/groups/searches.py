@@ -264,7 +264,7 @@ def dag(instance: LayerGrouping, progress: GroupingProgress, settings: Settings)
 def _search_ideals(
     instance: LayerGrouping, progress: GroupingProgress, tuning: GroupsTuning
 ) -> None:
-    """Search along a few topological orders, then along all of them where they are few enough."""
+    """Search along the order given, then along all orders where they are few enough."""
     operators, auto = ideals.Network(instance, tuning.paths), tuning.auto
     oracle = Oracle(instance, branching=True, pause=progress.require_time, tuning=tuning)
     placements = Placements(oracle, progress.keep_going)
@@ -287,11 +287,8 @@ def _search_ideals(
         for most in sizes if auto.windows else ():
             _search_windows(operators, progress, lambda known: better(known, False), most)
 
-    given, *others = ideals.orders(operators)
-    better(ideals.chains(operators, [given]), instance.linear and ruled)
+    better(ideals.chains(operators, [range(operators.n)]), instance.linear and ruled)
     progress.require_time()
-    if auto.other_orders:
-        better(ideals.chains(operators, [given, *others]), False)
     every = ideals.lattice(operators, auto.many_ideals, progress.keep_going)
     if every is None:
         progress.reason = _many(auto.many_ideals)
@@ -314,9 +311,9 @@ def _search_ideals(
 def _many(count: int) -> str:
     """Return why only a part of the orders was looked at."""
     return (
-        f"operators can run in so many orders (more than {count:,} ideals) that only a few were "
-        "looked at, and all in windows along the best; the bound is what all operators take at "
-        "least"
+        f"operators can run in so many orders (more than {count:,} ideals) that only the one given "
+        "was looked at, and all in windows along the best plan; the bound is what all operators "
+        "take at least"
     )
 
 
@@ -376,12 +373,12 @@ def _search_free(
     progress.require_time()
     tuning = settings.tuned(TUNING)
     operators = ideals.Network(instance, tuning.paths)
-    orders = ideals.orders(operators)
-    known, proves = ideals.chains(operators, orders[:1]), _over_orders(instance) == "dp"
+    orders: list[Sequence[int]] = [range(operators.n)]
+    known, proves = ideals.chains(operators, orders), _over_orders(instance) == "dp"
     if not proves:
         every = ideals.lattice(operators, tuning.auto.most_ideals, progress.keep_going)
         if progress.solution is not None and progress.solution.order:
-            orders.append(list(progress.solution.order))
+            orders.append(progress.solution.order)
         known, proves = every or ideals.chains(operators, orders), every is not None
     upper = FAR if progress.objective is None else int(progress.objective) + 1
     choices = lazy.Choices(known, upper, tuning.paths)

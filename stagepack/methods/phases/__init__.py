@@ -53,40 +53,34 @@ METHODS: tuple[Method[PhaseSchedule, PhaseSolution], ...] = (
         "auto",
         exact=True,
         description="rules, then exact search; models where that does not prove its answer",
-        limited_by_work=True,
         default=False,
     ),
     TABLE.method(
         "greedy-head",
         exact=False,
         description="as many layers into each group as fit, from the first layer on",
-        limited_by_work=True,
     ),
     TABLE.method(
         "layer-per-phase",
         exact=False,
         description="every layer a group of its own",
-        limited_by_work=True,
     ),
     TABLE.method(
         "keep-all",
         exact=False,
         description="everything kept on chip for the backward pass, groups filled from the head",
-        limited_by_work=True,
         unsupported=_keeping,
     ),
     TABLE.method(
         "sqrt-checkpoint",
         exact=False,
         description="every sqrt(m)-th layer of a group saved, the others computed again",
-        limited_by_work=True,
         unsupported=_dropping,
     ),
     TABLE.method(
         "dp",
         exact=True,
         description="labels over boundaries, for one microbatch and number of I/O tiles",
-        limited_by_work=True,
         unsupported=_one_pair,
         unproved=_budgets,
     ),
@@ -94,7 +88,6 @@ METHODS: tuple[Method[PhaseSchedule, PhaseSolution], ...] = (
         "enumerate",
         exact=True,
         description="labels over boundaries, for every microbatch and number of I/O tiles",
-        limited_by_work=True,
         unproved=_budgets,
     ),
     TABLE.method(
@@ -103,6 +96,7 @@ METHODS: tuple[Method[PhaseSchedule, PhaseSolution], ...] = (
         description="MILP: one binary for each option of a group; a plan is a path",
         unsupported=lambda instance: formulations.Milp.unsupported(instance),
         engines=("highs",),
+        limited_by_work=False,
     ),
     TABLE.method(
         "milp-remat",
@@ -110,6 +104,7 @@ METHODS: tuple[Method[PhaseSchedule, PhaseSolution], ...] = (
         description="MILP of recomputation and paging within one group (Checkmate)",
         unsupported=lambda instance: formulations.RematMilp.unsupported(instance),
         engines=("highs",),
+        limited_by_work=False,
     ),
     TABLE.method(
         "cp-sat",
@@ -117,6 +112,7 @@ METHODS: tuple[Method[PhaseSchedule, PhaseSolution], ...] = (
         description="CP-SAT: options of groups; retention intervals within one group (MOCCASIN)",
         unsupported=_intervals,
         engines=("cp-sat",),
+        limited_by_work=False,
     ),
 )
 

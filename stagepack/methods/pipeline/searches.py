@@ -88,43 +88,40 @@ def _repair(instance: PipelinePartition, progress: PipelineProgress, settings: S
 def _dp(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
     """Search the limits on compute and transfer exactly."""
     _start(instance, progress, settings)
+    chosen = heuristics.options.search if instance.alternatives else heuristics.dp
     with _kept(progress):
-        costs, tuning = _costs(instance, progress, settings), settings.tuned(TUNING)
-        solve = heuristics.options.search.solve if instance.alternatives else heuristics.dp.solve
-        if not solve(costs, progress, tuning):
-            methods.explain.conclude_infeasible(costs, progress, tuning=tuning)
-        _say_what_rounding_leaves_open(costs, progress)
+        _exactly(chosen.solve, instance, progress, settings)
 
 
 def _dp_reference(
     instance: PipelinePartition, progress: PipelineProgress, settings: Settings
 ) -> None:
     """Solve Auto Pipeline's recurrence for every transfer threshold."""
-    costs, tuning = _costs(instance, progress, settings), settings.tuned(TUNING)
-    if not heuristics.reference.solve(costs, progress, tuning.recurrence):
-        methods.explain.conclude_infeasible(costs, progress, tuning=tuning)
-    _say_what_rounding_leaves_open(costs, progress)
+    _exactly(heuristics.reference.solve, instance, progress, settings, "recurrence")
 
 
 def _bisect(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
     """Bisect on the plain bottleneck with greedy probes."""
-    costs, tuning = _costs(instance, progress, settings), settings.tuned(TUNING)
-    if not heuristics.bisect.solve(costs, progress, tuning):
-        methods.explain.conclude_infeasible(costs, progress, tuning=tuning)
-    _say_what_rounding_leaves_open(costs, progress)
+    _exactly(heuristics.bisect.solve, instance, progress, settings)
 
 
 def _rounds(instance: PipelinePartition, progress: PipelineProgress, settings: Settings) -> None:
     """Search two rounds of stages exactly, or two of more in turn."""
     _start(instance, progress, settings)
+    _exactly(heuristics.rounds.solve, instance, progress, settings, "rounds")
+
+
+def _exactly(
+    solve: Callable[..., bool],
+    instance: PipelinePartition,
+    progress: PipelineProgress,
+    settings: Settings,
+    part: str = "",
+) -> None:
+    """Run an exact search, `solve`, with its `part` of the tuning; say why it ends as it does."""
     costs, tuning = _costs(instance, progress, settings), settings.tuned(TUNING)
-    if not heuristics.rounds.solve(costs, progress, tuning.rounds):
+    if not solve(costs, progress, getattr(tuning, part) if part else tuning):
         methods.explain.conclude_infeasible(costs, progress, tuning=tuning)
-    _say_what_rounding_leaves_open(costs, progress)
-
-
-def _say_what_rounding_leaves_open(costs: RangeCosts, progress: PipelineProgress) -> None:
-    """Say why a search that looked at everything has not proved its answer."""
     if costs.rounding and not progress.proved and not progress.reason:
         progress.reason = (
             "the figures differ by so many orders of magnitude that the largest ones leave less "

@@ -24,7 +24,6 @@ def _rule(rule: Rule) -> Method[PipelineSchedule, ScheduleSolution]:
         rule.name,
         exact=False,
         description=f"{rule.description} ({rule.source})",
-        limited_by_work=True,
         unsupported=rule.unsupported,
     )
 
@@ -49,7 +48,6 @@ METHODS: tuple[Method[PipelineSchedule, ScheduleSolution], ...] = (
         "auto",
         exact=True,
         description="rules and list schedules, then search and CP-SAT in turns",
-        limited_by_work=True,
         default=False,
     ),
     *map(_rule, RULES.values()),
@@ -57,13 +55,11 @@ METHODS: tuple[Method[PipelineSchedule, ScheduleSolution], ...] = (
         "greedy",
         exact=False,
         description="list schedules within the memory, then annealing over the orders of devices",
-        limited_by_work=True,
     ),
     TABLE.method(
         "cp-sat",
         exact=True,
         description="CP-SAT: one interval for each operation; those of a device do not overlap",
-        limited_by_work=True,
         unsupported=lambda instance: formulations.CpSat.unsupported(instance),
         engines=("cp-sat",),
     ),

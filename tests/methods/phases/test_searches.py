@@ -333,3 +333,12 @@ def test_labels_do_not_claim_to_search_budgets(budget: dict[str, int]) -> None:
         (True, True, True),
         (False, False, True),
     ]
+
+
+def test_a_plan_that_no_option_beats_is_proved() -> None:
+    """Options that cannot beat it are dropped: that none is left says no more than that."""
+    instance = sp.load("phases/random/chain-remat", layers=48, seed=1)
+    options = {"tuning": {"auto": {"retention": False}}}
+    result = sp.solve(instance, time_limit=60, options=options)
+    assert result.status is Status.OPTIMAL
+    assert result.objective == sp.solve(instance, time_limit=60).objective
