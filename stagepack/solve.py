@@ -23,7 +23,7 @@ from stagepack.heuristics.tuning import tuned
 from stagepack.instances.problem import PROBLEMS
 from stagepack.interrupts import Interruptible
 from stagepack.methods import AnyMethod, Settings
-from stagepack.progress import Progress, Stopped
+from stagepack.progress import Progress, Stop, Stopped, heeding
 from stagepack.result import SHORTEST, Result, Status, Termination
 from stagepack.shown import Shown, dataframe, some
 
@@ -120,6 +120,7 @@ def solve(
     seed: int = 0,
     on_incumbent: Callable[[SolutionT, Number, Number | None], None] | None = None,
     on_bound: Callable[[Number, str], None] | None = None,
+    stop: Stop | None = None,
     options: Mapping[str, object] | None = None,
 ) -> Result[SolutionT]:
     """Solve an instance; the answer is checked and carries a safe bound.
@@ -155,6 +156,10 @@ def solve(
         does: the result is returned.
     on_bound : callable, optional
         Called with (bound, source) at each better bound; otherwise like `on_incumbent`.
+    stop : threading.Event or callable, optional
+        Ends the run from another thread, within 0.3 s, as Ctrl-C does: once the event is set, or
+        the function returns true.  It is asked often, possibly from several threads; what it raises
+        comes out like an exception of `on_incumbent`.
     options : dict, optional
         ``{"deterministic": True}`` limits engines and searches by work (about
         `time_limit` seconds' worth) instead of the clock, so that limited runs repeat exactly.
@@ -176,7 +181,7 @@ def solve(
     CheckError
         When a method's solution fails the instance's checker (a bug).
     Exception
-        Whatever `on_incumbent` or `on_bound` raises.
+        Whatever `on_incumbent`, `on_bound` or `stop` raises.
     """
     chosen = require_method(_kind(instance), method)
     if objective is not None:
@@ -189,27 +194,28 @@ def solve(
     reason = chosen.unsupported(instance)
     if reason:
         raise InputError(reason, field=f"method {method}")
-    progress: Progress[SolutionT] = Progress(
-        instance.evaluate,
-        instance.check,
-        time_limit=None if settings.deterministic else time_limit,
-        target=_goal(instance) if target is None else target,
-        gap=gap,
-        tolerance=instance.tolerance,
-        on_incumbent=on_incumbent,
-        on_bound=on_bound,
-        secondary=getattr(instance, "secondary", None),
-        by_clock=not settings.deterministic,
-    )
-    try:
-        with Interruptible(progress):
-            with contextlib.suppress(Stopped):
-                chosen.run(instance, progress, settings)
-            _strengthen(instance, progress, settings)
-    except BaseException as error:
-        if progress.failure is None:
-            raise
-        log.debug("a callback has ended the run: %s", error)
+    with heeding(stop):
+        progress: Progress[SolutionT] = Progress(
+            instance.evaluate,
+            instance.check,
+            time_limit=None if settings.deterministic else time_limit,
+            target=_goal(instance) if target is None else target,
+            gap=gap,
+            tolerance=instance.tolerance,
+            on_incumbent=on_incumbent,
+            on_bound=on_bound,
+            secondary=getattr(instance, "secondary", None),
+            by_clock=not settings.deterministic,
+        )
+        try:
+            with Interruptible(progress):
+                with contextlib.suppress(Stopped):
+                    chosen.run(instance, progress, settings)
+                _strengthen(instance, progress, settings)
+        except BaseException as error:
+            if progress.failure is None:
+                raise
+            log.debug("a callback has ended the run: %s", error)
     progress.close()
     run = {
         "method": method,

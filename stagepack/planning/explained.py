@@ -23,6 +23,7 @@ from stagepack.instances.tradeoffs import tradeoffs
 from stagepack.planning.model_plan import ModelPlan
 from stagepack.planning.search import plan_model
 from stagepack.planning.tries import QUESTIONS
+from stagepack.progress import Stop
 from stagepack.report import format as as_text
 from stagepack.report.pages import Chapter, chapter, with_pictures
 from stagepack.report.table import Account, Head, Sheet
@@ -107,7 +108,12 @@ class PlanExplanation(Shown):
 
 
 def explain_plan(
-    plan: ModelPlan, *, time_limit: float | None = 60, seed: int = 0, threads: int = 1
+    plan: ModelPlan,
+    *,
+    time_limit: float | None = 60,
+    seed: int = 0,
+    threads: int = 1,
+    stop: Stop | None = None,
 ) -> PlanExplanation:
     """Explain what limits the speed of a plan, and what changes of its cluster would gain.
 
@@ -124,6 +130,8 @@ def explain_plan(
         Seconds of all plans together; each gets an equal part of the remaining time.
     seed, threads : int
         As for :func:`.plan_model`.
+    stop : threading.Event or callable, optional
+        Ends it from another thread, with the changes tried so far, see :func:`stagepack.solve`.
 
     Returns
     -------
@@ -161,6 +169,7 @@ def explain_plan(
             time_limit=limit,
             seed=seed,
             threads=threads,
+            stop=stop,
         )
         changes.append(change(asked.change, plan, found))
         if found.interrupted:

@@ -40,6 +40,7 @@ from stagepack.instances.base import require_instance
 from stagepack.instances.pipeline import KIND, PipelinePartition
 from stagepack.planning.search import unshown
 from stagepack.planning.tuned import BATCH, Evaluation, Tuning, rises
+from stagepack.progress import Stop, heeding, stop_asked
 from stagepack.solve import require_time, versions
 
 T = TypeVar("T")
@@ -64,6 +65,7 @@ def tune(
     store: str | Path | None = None,
     executor: Executor | None = None,
     width: int = 1,
+    stop: Stop | None = None,
 ) -> Tuning:
     """Search for the options under which the plan of a model has the most samples a second.
 
@@ -92,6 +94,9 @@ def tune(
         ends as if it had been interrupted.
     width : int
         Number of plans that are computed at a time.
+    stop : threading.Event or callable, optional
+        Ends the search from another thread, with the plans so far, see :func:`stagepack.solve`;
+        those under way on an `executor` are waited for.
 
     Returns
     -------
@@ -131,7 +136,8 @@ def tune(
     kept = None if store is None else files.require_store(store, "plans", VERSION)
     limits: JsonObject = {"split": bool(split), "time_limit": time_limit, "seed": seed}
     tuner = _Tuner(make, values, rising, limits, kept, executor, width)
-    return tuner.run(search)
+    with heeding(stop):
+        return tuner.run(search)
 
 
 def _listed(options: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
@@ -299,6 +305,8 @@ class _Tuner:
 
     def _evaluate(self, asked: Sequence[tuple[_Line, int]]) -> None:
         """Plan some configurations, and note what comes of it."""
+        if stop_asked():
+            raise KeyboardInterrupt
         given = [line.configurations[at] for line, at in asked]
         work = [(chosen, self._made(chosen)) for chosen in given]
         run = partial(_evaluated, limits=self.limits, store=self.store)
