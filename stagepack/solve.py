@@ -23,6 +23,7 @@ from stagepack.heuristics.tuning import tuned
 from stagepack.instances.problem import PROBLEMS
 from stagepack.interrupts import Interruptible
 from stagepack.methods import AnyMethod, Settings
+from stagepack.methods.own import method_of, own
 from stagepack.progress import Progress, Stop, Stopped, heeding
 from stagepack.result import SHORTEST, Result, Status, Termination
 from stagepack.shown import Shown, dataframe, some
@@ -108,7 +109,7 @@ def seen_from(instance: Instance | str, method: AnyMethod) -> MethodInfo:
 
 def solve(
     instance: InstanceOf[SolutionT],
-    method: str = "auto",
+    method: str | Callable[..., object] = "auto",
     *,
     objective: str | None = None,
     engine: str | None = None,
@@ -129,8 +130,9 @@ def solve(
     ----------
     instance : instance of any problem
         What to solve.
-    method : str
-        A name from :func:`methods`; "auto" picks the fastest that proves its answer.
+    method : str or callable
+        A name from :func:`methods`; "auto" picks the fastest that proves its answer.  Or a function
+        of yours, see :func:`stagepack.compare`.
     objective : str, optional
         Minimise this instead of the instance's own objective.
     engine : str, optional
@@ -180,10 +182,13 @@ def solve(
         For arguments that cannot be used; the message names them.
     CheckError
         When a method's solution fails the instance's checker (a bug).
+    AnswerError
+        When a `method` of yours returns no solution, or one that fails the checker.
     Exception
-        Whatever `on_incumbent`, `on_bound` or `stop` raises.
+        Whatever `on_incumbent`, `on_bound`, `stop` or a `method` of yours raises.
     """
     chosen = require_method(_kind(instance), method)
+    method = chosen.name
     if objective is not None:
         instance = instance.replace(objective=objective)
     start = _start(instance, warm_start)
@@ -436,8 +441,10 @@ def _kind(instance: object) -> str:
     )
 
 
-def require_method(kind: str, name: str) -> AnyMethod:
-    """Return a method by its name, or raise an `InputError` that lists them."""
+def require_method(kind: str, name: str | Callable[..., object]) -> AnyMethod:
+    """Return a method by its name, or raise an `InputError` that lists them; a callable as one."""
+    if callable(name):
+        return method_of(own(name), kind)
     by_name = {method.name: method for method in REGISTRY[kind]}
     if not isinstance(name, str) or name not in by_name:
         near = difflib.get_close_matches(str(name), by_name, n=1, cutoff=0.5)
