@@ -23,7 +23,7 @@ from stagepack.heuristics.tuning import tuned
 from stagepack.instances.problem import PROBLEMS
 from stagepack.interrupts import Interruptible
 from stagepack.methods import AnyMethod, Settings
-from stagepack.methods.own import method_of, own
+from stagepack.methods.own import is_own, method_of, own
 from stagepack.progress import Progress, Stop, Stopped, heeding
 from stagepack.result import SHORTEST, Result, Status, Termination
 from stagepack.shown import Shown, dataframe, some
@@ -467,7 +467,8 @@ def require_options(kind: str, options: JsonObject) -> None:
         if name in ("objective", "warm_start") and not isinstance(value, str | Mapping | None):
             raise InputError(f"{value!r}", field=name, remedy="give a name")
     defaults = inspect.signature(solve).parameters
-    method = require_method(kind, options.get("method", "auto"))
+    name = options.get("method", "auto")
+    method = require_method(kind, "auto" if isinstance(name, str) and is_own(name) else name)
     _settings(method, **{name: options.get(name, defaults[name].default) for name in settings})
 
 

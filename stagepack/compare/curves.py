@@ -26,20 +26,24 @@ Steps = tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True)
 class Picture:
-    """What is drawn of results; `counts`: what goes up is whole, {} says who is done."""
+    """What is drawn of results; `counts`: what goes up is whole, `rises`: no curve goes down.
+
+    The {} of what goes up says who is done.
+    """
 
     title: str
     across: str
     up: str
     logarithmic: bool = True
     counts: bool = False
+    rises: bool = True
 
 
 PICTURES = {
     "profile": Picture("Performance profiles", "Time / shortest time", "Share of cases {}"),
     "cactus": Picture("Done within a time", "Seconds", "Cells {}", counts=True),
     "ratio": Picture("Ratios to the best known", "Objective / best known", "Share of cases"),
-    "gap": Picture("Gap to the best known over time", "Seconds", "Mean gap"),
+    "gap": Picture("Gap to the best known over time", "Seconds", "Mean gap", rises=False),
     "integral": Picture("Primal integrals", "Seconds x gap", "Share of cells", logarithmic=False),
 }
 
@@ -126,11 +130,11 @@ def _draw(picture: Picture, curves: Mapping[str, Steps], ax: Axes) -> None:
     from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 
     ends = [place for steps in curves.values() for place, _ in steps if place > 0]
-    ends += [1.0] if picture.across.endswith("known") else []
     first, last = min(ends, default=1.0), 1.05 * max(ends, default=1.0)
     for index, (method, steps) in enumerate(curves.items()):
-        if steps or ends:  # from nothing, and on to where the last of them ends
+        if picture.rises and ends:  # who is never done lies at 0
             steps = steps or ((first, 0.0),)
+        if steps:  # from nothing, and on to where the last of them ends
             steps = (
                 (steps[0][0], 0.0 if steps[0][0] else steps[0][1]),
                 *steps,

@@ -13,7 +13,7 @@ import pickle
 import queue
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 
 from stagepack.compare.cell import DIED, Kept, Outcome, attempt, run_cell, run_cells
@@ -29,6 +29,8 @@ from stagepack.result import Result, Termination
 
 POLL = 0.05  # seconds between two looks whether the caller asks to end
 ECHO = 0.1  # seconds after Ctrl-C in which children that were signalled too may end by themselves
+AGAIN, PATIENCE = 0.6, 10
+"""Seconds until cells that go on are asked once more to end, and how often they are."""
 Chunk = tuple[Cell, ...]
 
 
@@ -144,7 +146,7 @@ class Run:
         *,
         most: int,
         chunk: int = 1,
-        keepers: Iterable[Keeper] = (),
+        keepers: Sequence[Keeper] = (),
     ) -> None:
         """Keep `most` chunks of cells under way until all have ended."""
         try:
@@ -225,16 +227,19 @@ class Run:
             return None
         return self.store.read(self.questions[cell], self.instances[cell.instance])
 
-    def _drain(self, keepers: Iterable[Keeper]) -> None:
+    def _drain(self, keepers: Sequence[Keeper]) -> None:
         """After Ctrl-C: cancel what has not begun, let the rest hand over what it has."""
         for future in list(self.running):
             if future.cancel():
                 del self.running[future]
         began = time.monotonic()
-        self._collect_until(began + ECHO)
-        for keeper in keepers:  # the signal may have been for this process alone
-            keeper.interrupt()
-        self._collect_until(began + ECHO + 6.0)  # for cells to hand over what they have
+        self._collect_until(began + (0.0 if stop_asked() else ECHO))
+        for _ in range(PATIENCE):  # for cells to hand over what they have
+            for keeper in keepers:  # the signal may have been for this process alone
+                keeper.interrupt()
+            self._collect_until(time.monotonic() + AGAIN)
+            if keepers and not any(keeper.busy for keeper in keepers):
+                break  # what begins only now has nothing
 
     def _collect_until(self, end: float) -> None:
         """Collect what ends until then."""

@@ -250,4 +250,10 @@ def called(call: Callable[..., Any]) -> str:
 def method_of(call: Own, kind: str) -> AnyMethod:
     """Return a callable as a method of a `kind`."""
     description = (inspect.getdoc(call.call) or "").partition("\n")[0] or f"{a(call.name)} of yours"
-    return Method(name=call.name, kind=kind, exact=False, description=description, run=call)
+    name = call.name if is_own(call.name) else f"{call.name}()"
+    return Method(name=name, kind=kind, exact=False, description=description, run=call)
+
+
+def is_own(name: str) -> bool:
+    """Whether results of a method of this name are of a callable, which nobody else may have."""
+    return name.endswith(")")
