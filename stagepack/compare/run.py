@@ -295,12 +295,7 @@ def _limits(
             f"unknown {isolate!r}", field="isolate", remedy=suggest(isolate, ISOLATION)
         )
     wall = require_number(wall, "wall_limit", "a positive number, or None", least=1e-9)
-    if isinstance(memory, str):
-        try:
-            memory = files.size_of(memory)
-        except ValueError as error:
-            remedy = 'give bytes, or "3GiB"'
-            raise InputError(str(error), field="memory_limit", remedy=remedy) from None
+    memory = files.in_bytes(memory, "memory_limit")
     memory = None if memory is None else integer(memory, "memory_limit", 1)
     for name, given in (("wall_limit", wall), ("memory_limit", memory)):
         if given is not None and (isolate == "none" or jobs == 0):

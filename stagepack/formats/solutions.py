@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 @overload
 def read_solution(
-    path: str | Path, instance: InstanceOf[SolutionT], *, max_bytes: int | None = None
+    path: str | Path, instance: InstanceOf[SolutionT], *, max_bytes: int | str | None = None
 ) -> SolutionT: ...
 @overload
 def read_solution(
-    path: str | Path, instance: Instance | None = None, *, max_bytes: int | None = None
+    path: str | Path, instance: Instance | None = None, *, max_bytes: int | str | None = None
 ) -> Any: ...
 def read_solution(
-    path: str | Path, instance: Instance | None = None, *, max_bytes: int | None = None
+    path: str | Path, instance: Instance | None = None, *, max_bytes: int | str | None = None
 ) -> Any:
     """Read a solution, or the solution of a result.
 
@@ -50,7 +50,7 @@ def read_solution(
     instance : instance of any problem, optional
         The instance of the solution; required for offsets and starts.  A solution that names other
         items, or a result with the digest of another instance, is refused.
-    max_bytes : int, optional
+    max_bytes : int or str, optional
         As for :func:`.read`.
 
     Raises
@@ -65,7 +65,7 @@ def read_solution(
         return solution_in(data, instance)
 
 
-def solution_bytes(path: str | Path, max_bytes: int | None = None) -> bytes:
+def solution_bytes(path: str | Path, max_bytes: int | str | None = None) -> bytes:
     """Return the bytes of a file with a solution; a layout in the place of its name is one."""
     said = str(path).encode()
     return said if is_megatron_layout(said) else strict.load(path, max_bytes)

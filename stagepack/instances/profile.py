@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stagepack.errors import InputError
+from stagepack.files import in_bytes
 
 Array = npt.NDArray[Any]
 Cycles = Annotated[int, msgspec.Meta(ge=0)] | Annotated[float, msgspec.Meta(ge=0)]
@@ -51,7 +52,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ----------
     name : str
     memory : int or None
-        Usable bytes; None: no limit.
+        Usable bytes, or a text such as "16GiB"; None: no limit.
     speed : number
         A layer takes its cycles divided by this.
     recv, send : Link or None
@@ -63,6 +64,9 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     speed: Positive = 1
     recv: Link | None = None
     send: Link | None = None
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "memory", in_bytes(self.memory, "memory"))
 
     @property
     def kind(self) -> tuple[Any, ...]:
@@ -95,7 +99,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         cls,
         devices: int,
         *,
-        memory: int | None = None,
+        memory: int | str | None = None,
         link: Link | None = None,
         host: Link | None = None,
         clock: float = 1_000_000_000,
@@ -107,8 +111,8 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         ----------
         devices : int
             Number of devices.
-        memory : int, optional
-            Bytes of each device; no limit when absent.
+        memory : int or str, optional
+            Bytes of each device, or "16GiB"; no limit when absent.
         link : Link, optional
             Link between neighbours, in both directions; when absent, transfers take no time.
         host : Link, optional
@@ -126,7 +130,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             raise InputError(
                 f"{devices} devices", field="devices", remedy="give at least one device"
             )
-        device = Device(memory=memory, recv=link, send=link)
+        device = Device(memory=in_bytes(memory, "memory"), recv=link, send=link)
         return cls(
             devices=(device,) * devices, name=name, clock=clock, host_recv=host, host_send=host
         )
@@ -175,7 +179,7 @@ class Chip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     Attributes
     ----------
     memory : int or None
-        Bytes of on-chip memory, divided equally among `tiles` tiles; None: no limit.
+        Bytes of on-chip memory, or "900MiB", divided equally among `tiles` tiles; None: no limit.
     tiles : int
         Number of tiles.
     io_tiles : (int, int)
@@ -208,6 +212,9 @@ class Chip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     startup: Annotated[int, msgspec.Meta(ge=0, le=2**62)] = 0
     clock: Positive = 1_000_000_000
     name: str = ""
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "memory", in_bytes(self.memory, "memory"))
 
     @property
     def io_tile_choices(self) -> TileCounts:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from stagepack.errors import InputError
-from stagepack.instances.arrays import in_bytes, integer, integers
+from stagepack.files import in_bytes
+from stagepack.instances.arrays import integer, integers
 from stagepack.instances.joining import Joined
 from stagepack.instances.packing.data import Memory, PackingData, Penalties
 from stagepack.instances.packing.validate import pairs, ranges, require_buffers
