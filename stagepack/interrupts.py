@@ -13,7 +13,8 @@ from typing import Self, TypeAlias
 
 from stagepack.contracts import SolutionT
 from stagepack.errors import StagepackError
-from stagepack.progress import Progress, Stopped, stop_asked
+from stagepack.progress import Progress, Stopped
+from stagepack.stopping import stop_asked
 
 _Handler: TypeAlias = Callable[[int, FrameType | None], object]
 

@@ -7,20 +7,20 @@ finds them, and :class:`Progress` keeps the best solution together with the best
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import gc
 import logging
 import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from stagepack import memory
 from stagepack.contracts import Number, SolutionT
-from stagepack.errors import CheckError, ContradictionError, InputError
+from stagepack.errors import CheckError, ContradictionError
 from stagepack.evidence import SEARCHED, Evidence, Proof
 from stagepack.result import Event, EventKind, Status, Termination, Trace, relative_gap, slack
+from stagepack.stopping import stop
 
 WholeT = TypeVar("WholeT")
 
@@ -136,49 +136,6 @@ def pausing(keep_going: Callable[[], bool] | None) -> Callable[[], None]:
     return pause
 
 
-class Flag(Protocol):
-    """What is set in one thread and seen in others: `threading.Event`, or one of its kin."""
-
-    def is_set(self) -> bool:
-        """Whether it is."""
-
-
-Stop: TypeAlias = Flag | Callable[[], object]
-"""How a caller ends a run: a flag that is set, or a function that returns true."""
-
-_stop: contextvars.ContextVar[Callable[[], object] | None] = contextvars.ContextVar(
-    "stop", default=None
-)
-
-
-def stop_asked() -> bool:
-    """Whether the caller of what runs in this context has asked it to end."""
-    stop = _stop.get()
-    return stop is not None and bool(stop())
-
-
-@contextlib.contextmanager
-def heeding(stop: Stop | None) -> Iterator[None]:
-    """End the runs that begin in the block, in this thread, once the caller asks: `stop`.
-
-    Where the block is within another one, what that heeds ends them as well.
-    """
-    if stop is None:
-        yield
-        return
-    own = getattr(stop, "is_set", stop)
-    if isinstance(stop, type) or not callable(own):
-        raise InputError(
-            f"{stop!r}", field="stop", remedy="give a threading.Event, a function, or None"
-        )
-    outer = _stop.get()
-    token = _stop.set(own if outer is None else lambda: own() or outer())
-    try:
-        yield
-    finally:
-        _stop.reset(token)
-
-
 class Comparable(Protocol):
     """What is less than another of its kind, or not."""
 
@@ -248,7 +205,7 @@ class Progress(Generic[SolutionT]):
         self._started = time.perf_counter()
         self._lock = threading.RLock()
         self._interrupted = False
-        self._stop = _stop.get()
+        self._stop = stop()
         self._closed = False
         self._stopped: Termination | None = None
         self.failure: BaseException | None = None

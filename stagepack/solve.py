@@ -24,9 +24,10 @@ from stagepack.instances.problem import PROBLEMS
 from stagepack.interrupts import Interruptible
 from stagepack.methods import AnyMethod, Settings
 from stagepack.methods.own import is_own, method_of, own
-from stagepack.progress import Progress, Stop, Stopped, heeding
+from stagepack.progress import Progress, Stopped
 from stagepack.result import SHORTEST, Result, Status, Termination
 from stagepack.shown import Shown, dataframe, some
+from stagepack.stopping import Stop, heeding
 
 if TYPE_CHECKING:
     import numpy as np

@@ -15,6 +15,7 @@ from stagepack.files import finite, json_text
 from stagepack.report.extra import Axes
 from stagepack.report.pages import Chapter, chapter
 from stagepack.report.templating import render
+from stagepack.spelling import renamed
 
 __all__ = ["Cell", "Comparison", "Failure"]
 
@@ -79,9 +80,10 @@ class Comparison(Outcomes):
         """
         return self.to_results().plot(path, ax, what=what, goal=goal)
 
-    def to_html(self, directory: str | Path) -> Path:
-        """Write a self-contained page ``index.html`` into `directory`, and return its path."""
-        return page.write_html(self, directory)
+    @renamed(directory="path")
+    def to_html(self, path: str | Path) -> Path:
+        """Write a page of its own, ``index.html``, into the folder `path`, and return where."""
+        return page.write_html(self, path)
 
     def _status(self, cell: Cell) -> str:
         failure = self.failures.get(cell)

@@ -275,6 +275,14 @@ class Outcomes(PaperTables):
         )
         return standing in PROVED
 
+    def _close(self, *, interrupted: bool, runtime: float) -> None:
+        """Take the end: what was not done was skipped."""
+        self.interrupted |= interrupted
+        self.runtime = runtime
+        for cell in self.cells:
+            if not self._ended(cell):
+                self.failures[cell] = Failure("skipped", "interrupted before it was done")
+
     def _line(self) -> str:
         return f"{len(self.instances)} instances, {len(self.methods)} methods"
 

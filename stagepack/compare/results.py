@@ -39,6 +39,7 @@ from stagepack.report import format as as_text
 from stagepack.report.extra import Axes
 from stagepack.report.pages import Chapter, chapter, report
 from stagepack.report.table import Head, Sheet
+from stagepack.spelling import renamed
 
 COLUMNS = (
     "instance", "problem", "digest", "method", "seed", "status", "termination", "objective",
@@ -282,18 +283,18 @@ class StoredResults(PaperTables):
         table.to_parquet(stream, engine="pyarrow", index=False)
         files.write(path, stream.getvalue())
 
-    def to_html(self, directory: str | Path) -> Path:
-        """Write a self-contained page ``index.html`` into `directory`, and return its path.
+    @renamed(directory="path")
+    def to_html(self, path: str | Path) -> Path:
+        """Write a self-contained page ``index.html`` into the folder `path`, and return its path.
 
         Raises
         ------
         InputError
             When it cannot be written, or what draws is not installed.
         """
-        path = Path(directory) / "index.html"
-        files.require_directory(directory)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return report(self, path)
+        files.require_directory(path)
+        Path(path).mkdir(parents=True, exist_ok=True)
+        return report(self, Path(path) / "index.html")
 
     def curves(self, what: str, goal: str | float | None = None) -> dict[str, Steps]:
         """Return the curve of each method as steps: pairs (x, y), where y holds from x on.

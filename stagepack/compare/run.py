@@ -29,8 +29,8 @@ from stagepack.errors import InputError, a, carrying, suggest
 from stagepack.instances.arrays import integer
 from stagepack.methods.own import Own
 from stagepack.methods.own import own as own_method
-from stagepack.progress import Stop, heeding
 from stagepack.report.format import numbered
+from stagepack.stopping import Stop, heeding
 
 log = logging.getLogger("stagepack")
 
@@ -160,30 +160,21 @@ def compare(
     shared = {"time_limit": time_limit, "threads": threads, **options}
     folder = None if store is None else Store(store)
     run = Run(solve, labelled, shared, told.start, told.finish, engines, folder, limits, called)
-    failure: BaseException | None = None
+    waiting = [cell for cell in cells if cell not in failures]
+    many = jobs if jobs is not None else max(1, _cores() // max(1, threads))
     try:
         for cell, why in failures.items():
             told.finish(cell, why)
-        waiting = [cell for cell in cells if cell not in failures]
         with heeding(stop):
             run.take(_by_turns(waiting) if isinstance(given, dict) else waiting)
-            if executor is not None:
-                run.on_executor(executor, chunk)
-            elif jobs == 0:
-                run.in_process()
-            else:
-                run.in_children(jobs or max(1, _cores() // max(1, threads)))
+            run.carry_out(executor, chunk, many)
     except KeyboardInterrupt:
         comparison.interrupted = True
     except Exception as error:  # of the caller's functions
-        comparison.interrupted, failure = True, error
-    comparison.interrupted |= run.interrupted
-    for cell in cells:
-        if not comparison._ended(cell):
-            comparison.failures[cell] = Failure("skipped", "interrupted before it was done")
-    comparison.runtime = time.perf_counter() - began
-    if failure is not None:
-        raise carrying(failure, comparison)
+        comparison.interrupted = True
+        raise carrying(error, comparison)  # noqa: B904  it is that one
+    finally:
+        comparison._close(interrupted=run.interrupted, runtime=time.perf_counter() - began)
     for contradiction in comparison.contradictions:
         log.error("contradiction: %s", contradiction)
     if comparison.unkept:

@@ -24,8 +24,8 @@ from stagepack.contracts import Instance, JsonObject, Solution
 from stagepack.errors import InputError
 from stagepack.kinds import KINDS
 from stagepack.methods.own import Own
-from stagepack.progress import stop_asked
 from stagepack.result import Result, Termination
+from stagepack.stopping import stop_asked
 
 POLL = 0.05  # seconds between two looks whether the caller asks to end
 ECHO = 0.1  # seconds after Ctrl-C in which children that were signalled too may end by themselves
@@ -86,6 +86,15 @@ class Run:
                     self.finish(cell, known)
                     continue
             self.queue.append(cell)
+
+    def carry_out(self, executor: Executor | None, chunk: int, jobs: int) -> None:
+        """Run the cells on an executor, in chunks; in so many children; or here, without any."""
+        if executor is not None:
+            self.on_executor(executor, chunk)
+        elif jobs == 0:
+            self.in_process()
+        else:
+            self.in_children(jobs)
 
     def in_process(self) -> None:
         """Run the cells here, one after the other."""

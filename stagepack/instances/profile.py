@@ -52,7 +52,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ----------
     name : str
     memory : int or None
-        Usable bytes, or a text such as "16GiB"; None: no limit.
+        Usable bytes; None: no limit.
     speed : number
         A layer takes its cycles divided by this.
     recv, send : Link or None
@@ -179,7 +179,7 @@ class Chip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     Attributes
     ----------
     memory : int or None
-        Bytes of on-chip memory, or "900MiB", divided equally among `tiles` tiles; None: no limit.
+        Bytes of on-chip memory, divided equally among `tiles` tiles; None: no limit.
     tiles : int
         Number of tiles.
     io_tiles : (int, int)

@@ -23,12 +23,12 @@ from stagepack.instances.tradeoffs import tradeoffs
 from stagepack.planning.model_plan import ModelPlan
 from stagepack.planning.search import plan_model
 from stagepack.planning.tries import QUESTIONS
-from stagepack.progress import Stop
 from stagepack.report import format as as_text
 from stagepack.report.pages import Chapter, chapter, with_pictures
 from stagepack.report.table import Account, Head, Sheet
 from stagepack.shown import Shown
 from stagepack.solve import require_time
+from stagepack.stopping import Stop
 from stagepack.tradeoffs.changes import LEAST, Change, change, share
 
 NETWORK = "network"

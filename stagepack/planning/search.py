@@ -36,9 +36,9 @@ from stagepack.planning.phased import phased
 from stagepack.planning.phased_graphs import phased_graph
 from stagepack.planning.resident import Resident
 from stagepack.planning.stages import require_one_each
-from stagepack.progress import Stop, heeding
 from stagepack.result import Status
 from stagepack.solve import require_time
+from stagepack.stopping import Stop, heeding
 from stagepack.verify import verify
 
 if TYPE_CHECKING:

@@ -40,8 +40,9 @@ from stagepack.instances.base import require_instance
 from stagepack.instances.pipeline import KIND, PipelinePartition
 from stagepack.planning.search import unshown
 from stagepack.planning.tuned import BATCH, Evaluation, Tuning, rises
-from stagepack.progress import Stop, heeding, stop_asked
 from stagepack.solve import require_time, versions
+from stagepack.spelling import renamed
+from stagepack.stopping import Stop, heeding, stop_asked
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -53,6 +54,7 @@ Options = JsonObject
 Make = Callable[..., PipelinePartition]
 
 
+@renamed(width="jobs")
 def tune(
     make: Make,
     options: Mapping[str, Sequence[Any]],
@@ -64,7 +66,7 @@ def tune(
     seed: int = 0,
     store: str | Path | None = None,
     executor: Executor | None = None,
-    width: int = 1,
+    jobs: int = 1,
     stop: Stop | None = None,
 ) -> Tuning:
     """Search for the options under which the plan of a model has the most samples a second.
@@ -92,8 +94,8 @@ def tune(
     executor : concurrent.futures.Executor, optional
         Computes the plans; by default this process does.  If one of its processes dies, the search
         ends as if it had been interrupted.
-    width : int
-        Number of plans that are computed at a time.
+    jobs : int
+        Number of plans that are computed at a time, by an `executor` that can.
     stop : threading.Event or callable, optional
         Ends the search from another thread, with the plans so far, see :func:`stagepack.solve`;
         those under way on an `executor` are waited for.
@@ -114,7 +116,7 @@ def tune(
     if not callable(make):
         remedy = "give a function of the options that returns an instance"
         raise InputError(f"{a(type(make).__name__)} is no function", field="make", remedy=remedy)
-    width, seed = integer(width, "width", 1), integer(seed, "seed", 0)
+    jobs, seed = integer(jobs, "jobs", 1), integer(seed, "seed", 0)
     time_limit = require_time(time_limit)
     if executor is not None and not callable(getattr(executor, "map", None)):
         remedy = "give an executor of concurrent.futures, or None"
@@ -135,7 +137,7 @@ def tune(
             raise InputError("do not rise", field=name, remedy="give them from small to large")
     kept = None if store is None else files.require_store(store, "plans", VERSION)
     limits: JsonObject = {"split": bool(split), "time_limit": time_limit, "seed": seed}
-    tuner = _Tuner(make, values, rising, limits, kept, executor, width)
+    tuner = _Tuner(make, values, rising, limits, kept, executor, jobs)
     with heeding(stop):
         return tuner.run(search)
 
@@ -193,7 +195,7 @@ class _Tuner:
     limits: JsonObject
     store: Path | None
     executor: Executor | None
-    width: int
+    jobs: int
     done: list[Evaluation] = field(default_factory=list)
     lines: list[_Line] = field(default_factory=list)
     _bounds: dict[str, float] = field(default_factory=dict)
@@ -246,7 +248,7 @@ class _Tuner:
 
     def _all(self, lines: list[_Line]) -> None:
         every = [(line, at) for line in lines for at in range(len(line.configurations))]
-        for some in _batched(every, self.width):
+        for some in _batched(every, self.jobs):
             self._evaluate(some)
 
     def _bisected(self, lines: list[_Line], *, bounded: bool) -> None:
@@ -272,7 +274,7 @@ class _Tuner:
             if not asked:
                 return
             asked.sort(key=lambda one: one[0])
-            self._evaluate([one for _, one in asked[: self.width]])
+            self._evaluate([one for _, one in asked[: self.jobs]])
 
     def _promising(self, line: _Line, at: int) -> bool:
         """Return whether a configuration may have more samples a second than the best one."""

@@ -40,7 +40,7 @@ class LaneChip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     lanes : int
         Lanes that compute side by side.
     memory : int
-        Bytes of local memory in each lane, or "256KiB".
+        Bytes of local memory in each lane.
     banks : int
         Number of equal parts of a lane's memory; each serves one access at a time.
     eu_bytes : int
