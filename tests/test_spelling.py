@@ -39,7 +39,8 @@ def test_what_was_called_otherwise_still_works(tmp_path: Path) -> None:
         sp.write_solution(chain, solved, tmp_path / "old", **old)
         sp.write_solution(chain, solved, tmp_path / "new", format="megatron")
         assert (tmp_path / "old").read_bytes() == (tmp_path / "new").read_bytes()
-        one = sp.tune(lambda devices: chain, {"devices": [2]}, width=1)  # type: ignore[arg-type]
+        width: dict[str, Any] = {"width": 1}
+        one = sp.tune(lambda devices: chain, {"devices": [2]}, **width)
     assert one.best is not None
 
 

@@ -100,18 +100,28 @@ class OwnProgress(Generic[SolutionT]):
         if answer is None:
             return
         progress = self._progress
-        if isinstance(answer, Result):
+        # What is proved of another objective, or another instance, says nothing of this one.
+        if isinstance(answer, Result) and answer.digest == self._instance.digest:
             evidence = Evidence(answer.proof, answer.evidence) if answer.proof else TOLD
             if answer.status is Status.INFEASIBLE:
                 progress.prove_infeasible(answer.reason, evidence)
             progress.raise_bound(answer.bound, answer.bound_source or self._name, evidence)
-            if answer.solution is None:
-                progress.reason = answer.reason
-                return
+        if isinstance(answer, Result) and answer.solution is None:
+            progress.reason = answer.reason
+            return
         try:
             solution = _solution(self._instance, answer)
-        except (InputError, TypeError, ValueError, OverflowError) as error:
+        except InputError as error:
             raise AnswerError(f"{self._name} returned no solution: {error}") from error
+        except (TypeError, ValueError, OverflowError) as error:
+            given, wanted = (
+                a(type(answer).__name__),
+                PROBLEMS[self._instance.kind].solution.__name__,
+            )
+            raise AnswerError(
+                f"{self._name} returned {given} that is no solution ({error}); return "
+                f"{a(wanted)}, or the plain data of one"
+            ) from error
         violations = progress.offer_if_valid(solution, self._name)
         if violations:
             more = f" ({len(violations) - 1:,} more)" if len(violations) > 1 else ""

@@ -108,6 +108,20 @@ def test_what_a_result_proves_is_kept() -> None:
     assert found.status == "INFEASIBLE"
 
 
+def test_what_is_proved_of_another_objective_is_no_bound() -> None:
+    chain = sp.load("pipeline/random/heterogeneous")
+    assert str(chain.objective) == "transfer-bounded"
+    other = functools.partial(sp.solve, objective="bottleneck")
+    found = sp.solve(chain, other)
+    assert other(chain).status == "OPTIMAL"
+    assert (found.status, found.bound, found.proof) == ("FEASIBLE", None, None)
+
+
+def test_what_is_no_solution_says_what_is() -> None:
+    with pytest.raises(sp.AnswerError, match=r"lambda returned a tuple .* return a PipelineSol"):
+        sp.solve(sp.load("pipeline/gpt2-small"), lambda one: ([0, one.n], 7))
+
+
 def test_arrays_are_solutions() -> None:
     chain = sp.PipelinePartition.from_arrays([1, 2, 3, 4], devices=2)
     assert sp.solve(chain, lambda _: [0, 3, 4]).objective == 6
