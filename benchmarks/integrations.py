@@ -176,7 +176,7 @@ def tflm() -> Iterator[Row]:
         result, seconds = solved(instance)
         with tempfile.TemporaryDirectory() as scratch:
             planned = Path(scratch) / path.name
-            sp.write_solution(instance, result, planned, as_="tflm", model=path)
+            sp.write_solution(instance, result, planned, format="tflm", model=path)
             (theirs, said), (ours, told) = arena(path), arena(planned)
         assert said == told, path.stem
         yield Row(f"TFLM {version('tflite-micro')}", path.stem, theirs, ours, result.bound, seconds)

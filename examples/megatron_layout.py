@@ -7,7 +7,7 @@ names = ["embedding", *(f"layer {at}" for at in range(24)), "head"]
 chain = sp.PipelinePartition.from_arrays(costs, backward=[2 * cost for cost in costs],
                                          devices=4, training=True, layer_names=names)
 cut = sp.solve(chain)
-sp.write_solution(chain, cut, "layout.txt", as_="megatron")
+sp.write_solution(chain, cut, "layout.txt", format="megatron")
 stages = sp.PipelineSchedule.from_partition(chain, cut, microbatches=8, whole_first=True)
 sp.write_solution(stages, sp.solve(stages, time_limit=5), "order.csv")
 print(open("layout.txt").read(), open("order.csv").read(), sep="")

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from stagepack.compare.suite import read_suite as read_suite
     from stagepack.contracts import Instance as Instance
     from stagepack.contracts import Solution as Solution
+    from stagepack.errors import AnswerError as AnswerError
     from stagepack.errors import CheckError as CheckError
     from stagepack.errors import InputError as InputError
     from stagepack.errors import StagepackError as StagepackError
@@ -98,6 +99,7 @@ if TYPE_CHECKING:
     from stagepack.integrations.pytorch import profile_model as profile_model
     from stagepack.integrations.pytorch import run_pipeline as run_pipeline
     from stagepack.integrations.pytorch import tied_gradients as tied_gradients
+    from stagepack.methods.own import OwnProgress as OwnProgress
     from stagepack.planning import LayoutPlan as LayoutPlan
     from stagepack.planning import ModelPlan as ModelPlan
     from stagepack.planning import PlanExplanation as PlanExplanation
@@ -144,7 +146,7 @@ _NAMES = {
     "stagepack.compare": ("Comparison", "compare"),
     "stagepack.compare.results": ("StoredResults", "read_store"),
     "stagepack.compare.suite": ("Suite", "read_suite"),
-    "stagepack.errors": ("CheckError", "InputError", "StagepackError"),
+    "stagepack.errors": ("AnswerError", "CheckError", "InputError", "StagepackError"),
     "stagepack.catalog": ("entries", "load", "suite"),
     "stagepack.formats.door": ("formats", "read", "read_all", "write"),
     "stagepack.formats.native": ("schema",),
@@ -167,6 +169,7 @@ _NAMES = {
         "run_pipeline",
         "tied_gradients",
     ),
+    "stagepack.methods.own": ("OwnProgress",),
     "stagepack.planning": (
         "LayoutPlan",
         "ModelPlan",

@@ -123,5 +123,9 @@ class CheckError(StagepackError):
     """A solution fails its check, or bounds contradict each other: a bug in Stagepack."""
 
 
+class AnswerError(StagepackError):
+    """What a callable of the user returned is no solution, or one that breaks a rule."""
+
+
 class ContradictionError(CheckError):
     """No solution is said to exist although a valid one is known; an engine's word is dropped."""

@@ -54,9 +54,29 @@ def size_of(text: str) -> int:
         raise ValueError(f"{text!r} is no number of bytes; write 1e9 or 16GiB") from None
 
 
-def limit_of(max_bytes: int | None) -> int:
+def in_bytes(values: Any, name: str) -> Any:
+    """Return `values`, texts among them as the bytes that they say: "12KiB", as in the shell.
+
+    Refuses other texts by the `name` of the field.
+    """
+    if isinstance(values, str):
+        try:
+            return size_of(values)
+        except ValueError:
+            raise InputError(
+                f"{values[:40]!r} is no number of bytes", field=name, remedy="write 1e9 or 16GiB"
+            ) from None
+    if isinstance(values, list | tuple):
+        said = any(isinstance(value, str) for value in values)
+    else:
+        said = getattr(getattr(values, "dtype", None), "kind", "") in ("O", "U")
+    return [in_bytes(value, name) for value in values] if said else values
+
+
+def limit_of(max_bytes: int | str | None) -> int:
     """Return how many bytes a file may hold: `max_bytes`, the environment's limit, or `LIMIT`."""
     if max_bytes is not None:
+        max_bytes = in_bytes(max_bytes, "max_bytes")
         if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
             raise InputError(
                 f"is {max_bytes!r}", field="max_bytes", remedy="give a number of bytes, at least 1"
@@ -81,7 +101,7 @@ def require_path(given: object) -> Path:
 # ---------------------------------------------------------------------- reading
 
 
-def read(path: str | Path, max_bytes: int | None = None) -> bytes:
+def read(path: str | Path, max_bytes: int | str | None = None) -> bytes:
     """Return the content of a file, unpacked if it is gzip.
 
     Pipes are read as they come; no more than the limit is ever held.

@@ -14,6 +14,7 @@ from typing import Self, TypeAlias
 from stagepack.contracts import SolutionT
 from stagepack.errors import StagepackError
 from stagepack.progress import Progress, Stopped
+from stagepack.stopping import stop_asked
 
 _Handler: TypeAlias = Callable[[int, FrameType | None], object]
 
@@ -125,10 +126,16 @@ class Interrupts:
     """
 
     def __init__(self, *, last: bool = False) -> None:
-        self.asked, self.solved = False, False
+        self.solved = False
         self._last = last
+        self._signalled = False
         self._since = math.inf
         self._before: _Handler | None = None
+
+    @property
+    def asked(self) -> bool:
+        """Whether the user, or the caller, has asked to end."""
+        return self._signalled or stop_asked()
 
     def __enter__(self) -> Self:
         self._before = _handle_with(self)
@@ -137,15 +144,15 @@ class Interrupts:
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """Take a signal: the first asks to end, the next one outside of solves raises."""
         now = time.perf_counter()
-        if not self.asked:
-            self.asked, self._since = True, now
+        if not self._signalled:
+            self._signalled, self._since = True, now
             if isinstance(self._before, Interrupts):
                 self._before(number, frame)
         elif now - self._since >= ECHO and not (self._last and self.solved):
             raise KeyboardInterrupt  # a group of processes may be signalled twice
 
     def __exit__(self, *error: object) -> None:
-        kept = self._last and self.solved and self.asked
+        kept = self._last and self.solved and self._signalled
         if self._before is not None and not kept:
             signal.signal(signal.SIGINT, self._before)
 

@@ -20,6 +20,7 @@ from stagepack.contracts import Number, SolutionT
 from stagepack.errors import CheckError, ContradictionError
 from stagepack.evidence import SEARCHED, Evidence, Proof
 from stagepack.result import Event, EventKind, Status, Termination, Trace, relative_gap, slack
+from stagepack.stopping import stop
 
 WholeT = TypeVar("WholeT")
 
@@ -173,7 +174,7 @@ class Progress(Generic[SolutionT]):
     Attributes
     ----------
     failure : BaseException or None
-        What `on_incumbent` or `on_bound` raised, which ends the run; nothing is told after it.
+        What the caller's functions raised, which ends the run; nothing is told after it.
     """
 
     def __init__(
@@ -204,6 +205,7 @@ class Progress(Generic[SolutionT]):
         self._started = time.perf_counter()
         self._lock = threading.RLock()
         self._interrupted = False
+        self._stop = stop()
         self._closed = False
         self._stopped: Termination | None = None
         self.failure: BaseException | None = None
@@ -462,10 +464,15 @@ class Progress(Generic[SolutionT]):
     @property
     def interrupted(self) -> bool:
         """Whether the run was asked to end, by an exception of a callback or otherwise."""
+        if self._stop is not None and not self._interrupted:
+            try:
+                self._interrupted = bool(self._stop())
+            except BaseException as error:
+                self._interrupted, self.failure = True, self.failure or error
         return self._interrupted or self.failure is not None
 
     def interrupt(self) -> None:
-        """Ask the run to end with what it has (Ctrl-C, or a caller's own thread)."""
+        """Ask the run to end with what it has (Ctrl-C)."""
         self._interrupted = True
 
     def stop(self, why: Termination) -> None:

@@ -11,6 +11,7 @@ import msgspec
 
 from stagepack.contracts import JsonObject, Solution
 from stagepack.errors import InputError
+from stagepack.methods.own import is_own
 from stagepack.result import Result, Status, Termination
 
 NOTHING: Result[Solution] = Result(status=Status.UNKNOWN, termination=Termination.FINISHED)
@@ -48,7 +49,7 @@ def fault(kind: str, name: str, claimed: Any) -> str:
         return "no field of a result"
     try:
         msgspec.convert(claimed, RECORDS.get(name, Any))
-        if name == "method":
+        if name == "method" and not is_own(claimed):
             require_method(kind, claimed)
         elif name == "engine" and claimed is not None:
             engine(claimed)

@@ -23,9 +23,11 @@ from stagepack.heuristics.tuning import tuned
 from stagepack.instances.problem import PROBLEMS
 from stagepack.interrupts import Interruptible
 from stagepack.methods import AnyMethod, Settings
+from stagepack.methods.own import is_own, method_of, own
 from stagepack.progress import Progress, Stopped
 from stagepack.result import SHORTEST, Result, Status, Termination
 from stagepack.shown import Shown, dataframe, some
+from stagepack.stopping import Stop, heeding
 
 if TYPE_CHECKING:
     import numpy as np
@@ -108,7 +110,7 @@ def seen_from(instance: Instance | str, method: AnyMethod) -> MethodInfo:
 
 def solve(
     instance: InstanceOf[SolutionT],
-    method: str = "auto",
+    method: str | Callable[..., object] = "auto",
     *,
     objective: str | None = None,
     engine: str | None = None,
@@ -120,6 +122,7 @@ def solve(
     seed: int = 0,
     on_incumbent: Callable[[SolutionT, Number, Number | None], None] | None = None,
     on_bound: Callable[[Number, str], None] | None = None,
+    stop: Stop | None = None,
     options: Mapping[str, object] | None = None,
 ) -> Result[SolutionT]:
     """Solve an instance; the answer is checked and carries a safe bound.
@@ -128,8 +131,9 @@ def solve(
     ----------
     instance : instance of any problem
         What to solve.
-    method : str
-        A name from :func:`methods`; "auto" picks the fastest that proves its answer.
+    method : str or callable
+        A name from :func:`methods`; "auto" picks the fastest that proves its answer.  Or a function
+        of yours, see :func:`stagepack.compare`.
     objective : str, optional
         Minimise this instead of the instance's own objective.
     engine : str, optional
@@ -155,6 +159,10 @@ def solve(
         does: the result is returned.
     on_bound : callable, optional
         Called with (bound, source) at each better bound; otherwise like `on_incumbent`.
+    stop : threading.Event or callable, optional
+        Ends the run from another thread, within 0.3 s, as Ctrl-C does: once the event is set, or
+        the function returns true.  It is asked often, possibly from several threads; what it raises
+        comes out like an exception of `on_incumbent`.
     options : dict, optional
         ``{"deterministic": True}`` limits engines and searches by work (about
         `time_limit` seconds' worth) instead of the clock, so that limited runs repeat exactly.
@@ -175,10 +183,13 @@ def solve(
         For arguments that cannot be used; the message names them.
     CheckError
         When a method's solution fails the instance's checker (a bug).
+    AnswerError
+        When a `method` of yours returns no solution, or one that fails the checker.
     Exception
-        Whatever `on_incumbent` or `on_bound` raises.
+        Whatever `on_incumbent`, `on_bound`, `stop` or a `method` of yours raises.
     """
     chosen = require_method(_kind(instance), method)
+    method = chosen.name
     if objective is not None:
         instance = instance.replace(objective=objective)
     start = _start(instance, warm_start)
@@ -189,27 +200,28 @@ def solve(
     reason = chosen.unsupported(instance)
     if reason:
         raise InputError(reason, field=f"method {method}")
-    progress: Progress[SolutionT] = Progress(
-        instance.evaluate,
-        instance.check,
-        time_limit=None if settings.deterministic else time_limit,
-        target=_goal(instance) if target is None else target,
-        gap=gap,
-        tolerance=instance.tolerance,
-        on_incumbent=on_incumbent,
-        on_bound=on_bound,
-        secondary=getattr(instance, "secondary", None),
-        by_clock=not settings.deterministic,
-    )
-    try:
-        with Interruptible(progress):
-            with contextlib.suppress(Stopped):
-                chosen.run(instance, progress, settings)
-            _strengthen(instance, progress, settings)
-    except BaseException as error:
-        if progress.failure is None:
-            raise
-        log.debug("a callback has ended the run: %s", error)
+    with heeding(stop):
+        progress: Progress[SolutionT] = Progress(
+            instance.evaluate,
+            instance.check,
+            time_limit=None if settings.deterministic else time_limit,
+            target=_goal(instance) if target is None else target,
+            gap=gap,
+            tolerance=instance.tolerance,
+            on_incumbent=on_incumbent,
+            on_bound=on_bound,
+            secondary=getattr(instance, "secondary", None),
+            by_clock=not settings.deterministic,
+        )
+        try:
+            with Interruptible(progress):
+                with contextlib.suppress(Stopped):
+                    chosen.run(instance, progress, settings)
+                _strengthen(instance, progress, settings)
+        except BaseException as error:
+            if progress.failure is None:
+                raise
+            log.debug("a callback has ended the run: %s", error)
     progress.close()
     run = {
         "method": method,
@@ -430,8 +442,10 @@ def _kind(instance: object) -> str:
     )
 
 
-def require_method(kind: str, name: str) -> AnyMethod:
-    """Return a method by its name, or raise an `InputError` that lists them."""
+def require_method(kind: str, name: str | Callable[..., object]) -> AnyMethod:
+    """Return a method by its name, or raise an `InputError` that lists them; a callable as one."""
+    if callable(name):
+        return method_of(own(name), kind)
     by_name = {method.name: method for method in REGISTRY[kind]}
     if not isinstance(name, str) or name not in by_name:
         near = difflib.get_close_matches(str(name), by_name, n=1, cutoff=0.5)
@@ -454,7 +468,8 @@ def require_options(kind: str, options: JsonObject) -> None:
         if name in ("objective", "warm_start") and not isinstance(value, str | Mapping | None):
             raise InputError(f"{value!r}", field=name, remedy="give a name")
     defaults = inspect.signature(solve).parameters
-    method = require_method(kind, options.get("method", "auto"))
+    name = options.get("method", "auto")
+    method = require_method(kind, "auto" if isinstance(name, str) and is_own(name) else name)
     _settings(method, **{name: options.get(name, defaults[name].default) for name in settings})
 
 

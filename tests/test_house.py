@@ -34,6 +34,8 @@ FLOORS = {
     "memory": 0,
     "result": 0,
     "shown": 0,
+    "spelling": 0,
+    "stopping": 0,
     "instances": 1,
     "verify": 1,
     "formats": 2,
@@ -69,6 +71,8 @@ GROUND = {
     "progress",
     "result",
     "shown",
+    "spelling",
+    "stopping",
 }
 # What a wing may import besides itself and the ground floor.
 MAY_IMPORT = {
@@ -80,10 +84,12 @@ MAY_IMPORT = {
     "kinds": {"errors", "progress"},
     "kernels": {"progress"},
     "linear": set(),
-    "interrupts": {"contracts", "errors", "progress"},
-    "progress": {"contracts", "errors", "evidence", "memory", "result"},
+    "interrupts": {"contracts", "errors", "progress", "stopping"},
+    "progress": {"contracts", "errors", "evidence", "memory", "result", "stopping"},
     "result": {"contracts", "errors", "evidence", "files", "shown"},
     "shown": {"errors", "files"},
+    "spelling": {"errors"},
+    "stopping": {"errors"},
     "instances": set(),
     "verify": {"instances"},
     "formats": {"instances"},

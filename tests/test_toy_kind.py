@@ -153,12 +153,12 @@ def test_it_is_shown_and_exported(bag: Knapsack, tmp_path: Path) -> None:
 
 def test_it_is_written_for_a_tool(bag: Knapsack, tmp_path: Path) -> None:
     lines = tmp_path / "bag.txt"
-    sp.write_solution(bag, sp.solve(bag), lines, as_="labels", mark="*")
+    sp.write_solution(bag, sp.solve(bag), lines, format="labels", mark="*")
     assert lines.read_text() == "* stairs-5 3\n* stairs-5 4\n"
     run("solve", "toy/stairs", "--export", lines, "--as", "labels")
     assert lines.read_text() == "- stairs-5 3\n- stairs-5 4\n"
     with pytest.raises(sp.InputError, match="labels has no option 'ink'"):
-        sp.write_solution(bag, sp.solve(bag), lines, as_="labels", ink="red")
+        sp.write_solution(bag, sp.solve(bag), lines, format="labels", ink="red")
 
 
 def test_what_can_be_traded_in_it_is_found(bag: Knapsack, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,7 +139,6 @@ def compare(
     require_writable(csv, output)
     page = None if no_html else _page(html)
     options: JsonObject = {} if engine is None else {"engine": engine}
-    memory = None if memory_limit is None else _bytes(memory_limit)
     with contextlib.ExitStack() as stack:
         executor = _executor(stack, dask, slurm, jobs)
         stack.enter_context(engines_silenced())
@@ -155,7 +154,7 @@ def compare(
             chunk=(1 if slurm is None else SLURM_CHUNK) if chunk is None else chunk,
             isolate=isolate,
             wall_limit=wall_limit,
-            memory_limit=memory,
+            memory_limit=memory_limit,
             threads=said.get("threads", threads),
             store=store,
             on_start=cells.begun,
@@ -198,13 +197,6 @@ def _executor(
     executor = clusters.Slurm(folder, timeout_min=SLURM_MINUTES, **most)
     stack.callback(executor.shutdown, cancel_futures=True)
     return executor
-
-
-def _bytes(text: str) -> int:
-    try:
-        return files.size_of(text)
-    except ValueError as error:
-        raise InputError(str(error), field="--memory-limit", remedy="write 4GiB") from None
 
 
 def _toml(sources: list[str] | None, context: JsonObject) -> Suite | None:

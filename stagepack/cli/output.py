@@ -231,7 +231,7 @@ def export_solution(problem: Instance, solution: Solution, path: Path, form: For
 
     known = PROBLEMS[problem.kind]
     if form.tool:
-        solutions.write_solution(problem, solution, path, as_=form.tool, **form.options)
+        solutions.write_solution(problem, solution, path, format=form.tool, **form.options)
     elif known.export is not None and known.export.texts:
         text = known.named(known.export.texts[path.suffix.lower()])(problem, solution)
         files.write(path, text.encode(errors="replace"))

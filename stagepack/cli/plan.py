@@ -161,7 +161,7 @@ def plan(
     made = bool(found.levels)
 
     def exported(path: Path) -> None:
-        found.export(path, as_=form.tool or None, **form.options)
+        found.export(path, format=form.tool or None, **form.options)
 
     files = (
         ((lambda path: draw_plan(found, path)), plot if made else None),
@@ -330,7 +330,7 @@ def tune(
             total_limit=total_limit or None,
             store=store,
             executor=None if pool is None else stack.enter_context(pool),
-            width=jobs,
+            jobs=jobs,
             **profiler,
         )
     files = (found.to_csv, csv), (found.plot, plot)

@@ -40,7 +40,10 @@ def results(
         Path | None, option(OUTPUT, "Draw performance profiles.", metavar="FILE")
     ] = None,
     cactus: Annotated[
-        Path | None, option(OUTPUT, "Draw what is proved within which time.", metavar="FILE")
+        Path | None, option(OUTPUT, "Draw who is done within which time.", metavar="FILE")
+    ] = None,
+    ratio: Annotated[
+        Path | None, option(OUTPUT, "Draw ratios to the best known.", metavar="FILE")
     ] = None,
     gap: Annotated[
         Path | None, option(OUTPUT, "Draw the mean gap to the best over time.", metavar="FILE")
@@ -55,7 +58,9 @@ def results(
     from stagepack.compare.results import changes_sheet, read_store, require_parquet
     from stagepack.report.canvas import require_picture
 
-    pictures = {"profile": profile, "cactus": cactus, "gap": gap, "integral": integral}
+    pictures = {
+        "profile": profile, "cactus": cactus, "ratio": ratio, "gap": gap, "integral": integral,
+    }  # fmt: skip
     require_writable(csv, parquet, *pictures.values())
     if parquet is not None:
         require_parquet(parquet)

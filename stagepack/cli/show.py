@@ -98,7 +98,7 @@ def _show_plan(
     if html is not None:
         held.to_html(html)
     if export is not None:
-        held.export(export, as_=form.tool or None, **form.options)
+        held.export(export, format=form.tool or None, **form.options)
     if as_json:
         print_json(held.to_dict())
     else:

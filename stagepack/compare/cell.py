@@ -16,7 +16,7 @@ from stagepack import memory
 from stagepack.compare.outcomes import Failure
 from stagepack.compare.store import Store
 from stagepack.contracts import Instance, JsonObject, Solution
-from stagepack.errors import InputError
+from stagepack.errors import AnswerError, InputError
 from stagepack.kinds import KINDS
 from stagepack.result import Result
 
@@ -59,13 +59,19 @@ def attempt(
         outcome = solve(instance, **arguments)
     except InputError as error:
         return Failure("n/a", str(error))
+    except AnswerError as error:
+        return Failure("invalid", str(error), traceback.format_exc())
     except KeyboardInterrupt:
         return Failure("skipped", "interrupted with nothing in hand")
     except (Exception, SystemExit) as error:
         if memory.ran_out(error):
             return NO_ROOM
-        text = f"{type(error).__name__}: {error}".strip()
-        return Failure("error", text.splitlines()[0], traceback.format_exc())
+        text = f"{type(error).__name__}: {error}".strip().splitlines()[0]
+        if callable(arguments.get("method")):
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            file = "" if last.filename.startswith("<") else f" of {Path(last.filename).name}"
+            text += f" (in {last.name}, line {last.lineno}{file})"
+        return Failure("error", text, traceback.format_exc())
     try:
         store.write(question, outcome)
     except (InputError, OSError) as error:

@@ -82,6 +82,7 @@ class Keeper:
     def __init__(self, start: Start, limits: Limits) -> None:
         self.start = start
         self.limits = limits
+        self.busy = False  # with a cell that has begun
         self._child: tuple[Process, Connection] | None = None
 
     def run(self, payload: bytes) -> Outcome:
@@ -92,6 +93,7 @@ class Keeper:
                 self._child[1].recv_bytes()  # it is ready: what it imports is nobody's time
             pipe = self._child[1]
             pipe.send_bytes(payload)
+            self.busy = True
             answer = self._answer(pipe)
             if answer is None:
                 self.close()
@@ -99,6 +101,8 @@ class Keeper:
             outcome: Outcome = pickle.loads(answer)
         except (EOFError, OSError):
             outcome = DIED
+        finally:
+            self.busy = False
         if self.limits.fresh or outcome in (DIED, NO_ROOM):
             self.close()
         return outcome

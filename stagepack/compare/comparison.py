@@ -9,10 +9,13 @@ from stagepack import files
 from stagepack.compare import page
 from stagepack.compare import table as tables
 from stagepack.compare.outcomes import Cell, Failure, Outcomes
+from stagepack.compare.results import NOTHING, StoredResults, gathered
 from stagepack.contracts import JsonObject
 from stagepack.files import finite, json_text
+from stagepack.report.extra import Axes
 from stagepack.report.pages import Chapter, chapter
 from stagepack.report.templating import render
+from stagepack.spelling import renamed
 
 __all__ = ["Cell", "Comparison", "Failure"]
 
@@ -58,9 +61,49 @@ class Comparison(Outcomes):
             files.write(path, text)
         return text
 
-    def to_html(self, directory: str | Path) -> Path:
-        """Write a self-contained page ``index.html`` into `directory`, and return its path."""
-        return page.write_html(self, directory)
+    def to_results(self) -> StoredResults:
+        """Return the cells as those of a store are read: profiles, curves, wins and losses."""
+        ran = [cell for cell in self.cells if self._status(cell) not in ("n/a", "skipped")]
+        return gathered((self._question(cell), self._found(cell)) for cell in ran)
+
+    def plot(
+        self,
+        path: str | Path | None = None,
+        ax: Axes | None = None,
+        *,
+        what: str = "ratio",
+        goal: str | float | None = None,
+    ) -> Axes:
+        """Draw a curve for each method: see :meth:`.StoredResults.plot`.
+
+        `path`, `ax`, `goal`: as there; `what`: "ratio", "profile", "cactus", "gap" or "integral".
+        """
+        return self.to_results().plot(path, ax, what=what, goal=goal)
+
+    @renamed(directory="path")
+    def to_html(self, path: str | Path) -> Path:
+        """Write a page of its own, ``index.html``, into the folder `path`, and return where."""
+        return page.write_html(self, path)
+
+    def _status(self, cell: Cell) -> str:
+        failure = self.failures.get(cell)
+        return str(self.results[cell].status) if failure is None else failure.status
+
+    def _question(self, cell: Cell) -> JsonObject:
+        """Return what a cell answers, as a store has it."""
+        instance = self.instances[cell.instance]
+        asked = {"method": cell.method, "seed": cell.seed}
+        problem, digest = getattr(instance, "kind", ""), getattr(instance, "digest", "")
+        return {"label": cell.instance, "problem": problem, "digest": digest, "arguments": asked}
+
+    def _found(self, cell: Cell) -> JsonObject:
+        """Return the answer of a cell, or why there is none, as a store has it."""
+        failure = self.failures.get(cell)
+        if failure is not None:
+            return {**NOTHING, "status": failure.status, "reason": failure.reason}
+        result = self.results[cell]
+        trace = [{"time": e.time, "kind": e.kind, "value": e.value} for e in result.trace.events]
+        return {**self._row(cell, None), "trace": trace}
 
     def _text(self, width: int) -> str:
         return self.table().rstrip()

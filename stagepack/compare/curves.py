@@ -1,10 +1,14 @@
-"""Curves of stored results: proofs over time and gaps over time, one curve for each method."""
+"""Curves of results: who is done when, how near to the best, gaps over time; one a method.
+
+Done is who has a proof, or who has reached a ratio to the best objective known: by proofs alone
+methods that prove nothing would have no curve.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,21 +26,53 @@ Steps = tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True)
 class Picture:
-    """What is drawn of a store; `counts`: what goes up is whole."""
+    """What is drawn of results; `counts`: what goes up is whole, `rises`: no curve goes down.
+
+    The {} of what goes up says who is done.
+    """
 
     title: str
     across: str
     up: str
     logarithmic: bool = True
     counts: bool = False
+    rises: bool = True
 
 
 PICTURES = {
-    "profile": Picture("Performance profiles", "Time / shortest time", "Share of cases proved"),
-    "cactus": Picture("Proved within a time", "Seconds", "Cells proved", counts=True),
-    "gap": Picture("Gap to the best known over time", "Seconds", "Mean gap"),
+    "profile": Picture("Performance profiles", "Time / shortest time", "Share of cases {}"),
+    "cactus": Picture("Done within a time", "Seconds", "Cells {}", counts=True),
+    "ratio": Picture("Ratios to the best known", "Objective / best known", "Share of cases"),
+    "gap": Picture("Gap to the best known over time", "Seconds", "Mean gap", rises=False),
     "integral": Picture("Primal integrals", "Seconds x gap", "Share of cells", logarithmic=False),
 }
+
+
+PROOF = "proof"
+"""The goal of who wants a proof; others are ratios to the best known."""
+NEAR = 1e-9
+"""By how much of itself a gap may be missed by rounding."""
+
+
+def done(goal: str | float) -> str:
+    """Return what those are that have reached a `goal`."""
+    if isinstance(goal, str):
+        return "proved"
+    return (
+        "at the best known" if goal == 1 else f"within {100 * (goal - 1):.3g} % of the best known"
+    )
+
+
+def ratio_of(steps: Steps) -> float:
+    """Return how many times the best known objective a run ends with; infinite for nothing."""
+    gap = steps[-1][1] if steps else 1.0
+    return 1 / (1 - gap) if gap < 1 else math.inf
+
+
+def reached(steps: Steps, goal: float) -> float:
+    """Return when a run first has an objective of `goal` times the best known; infinite: never."""
+    least = 1 - 1 / goal + NEAR
+    return next((time for time, gap in steps if gap <= least), math.inf)
 
 
 def gap_steps(result: JsonObject, goal: float) -> Steps:
@@ -83,9 +119,11 @@ def draw(
     curves: Mapping[str, Steps],
     path: str | Path | None = None,
     ax: Axes | None = None,
+    goal: str | float = PROOF,
 ) -> Axes:
-    """Draw `curves` by the names of their methods; `what`, `path`, `ax` as of `plot`."""
-    return own_picture(lambda axes: _draw(PICTURES[what], curves, axes), path, ax)
+    """Draw `curves` by the names of their methods; `what`, `path`, `ax`, `goal` as of `plot`."""
+    picture = replace(PICTURES[what], up=PICTURES[what].up.format(done(goal)))
+    return own_picture(lambda axes: _draw(picture, curves, axes), path, ax)
 
 
 def _draw(picture: Picture, curves: Mapping[str, Steps], ax: Axes) -> None:
@@ -94,6 +132,8 @@ def _draw(picture: Picture, curves: Mapping[str, Steps], ax: Axes) -> None:
     ends = [place for steps in curves.values() for place, _ in steps if place > 0]
     first, last = min(ends, default=1.0), 1.05 * max(ends, default=1.0)
     for index, (method, steps) in enumerate(curves.items()):
+        if picture.rises and ends:  # who is never done lies at 0
+            steps = steps or ((first, 0.0),)
         if steps:  # from nothing, and on to where the last of them ends
             steps = (
                 (steps[0][0], 0.0 if steps[0][0] else steps[0][1]),

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from stagepack.compare.papers import Case, PaperTables, Row, geometric, ratio, solved_by_all
 from stagepack.contracts import Instance, JsonObject, Number, Solution
 from stagepack.errors import InputError
 from stagepack.evidence import VERIFIABLE
 from stagepack.files import finite
 from stagepack.report import format as as_text
 from stagepack.result import Result, Status, slack
-from stagepack.shown import ShownRows
 
 COLUMNS = (
     "instance", "problem", "objective_name", "method", "seed", "status", "termination",
@@ -22,6 +22,8 @@ COLUMNS = (
 )  # fmt: skip
 
 
+FAILED = ("error", "invalid")
+"""What cells are said to be whose method, or its process, failed."""
 PROVED = (Status.OPTIMAL, Status.INFEASIBLE, "fits")
 """Standings that leave nothing open: what fits is its own proof."""
 
@@ -38,8 +40,9 @@ class Cell(NamedTuple):
 class Failure:
     """Why a cell has no result.
 
-    `status` is ``n/a`` (the method cannot solve this instance), ``error`` (it failed) or
-    ``skipped`` (the comparison was interrupted before it was done).
+    `status` is ``n/a`` (the method cannot solve this instance), ``error`` (it failed), ``invalid``
+    (a method of yours gave a solution that breaks a rule) or ``skipped`` (the comparison was
+    interrupted before it was done).
     """
 
     status: str
@@ -48,7 +51,7 @@ class Failure:
 
 
 @dataclass(repr=False)
-class Outcomes(ShownRows):
+class Outcomes(PaperTables):
     """What became of every cell, in the order of the request.
 
     Attributes
@@ -151,26 +154,40 @@ class Outcomes(ShownRows):
     def summary(self) -> list[JsonObject]:
         """One row a method: cells, how many are solved and proved, mean ratio, seconds.
 
-        The `ratio` is the geometric mean over cells with a ratio; cells that were not run do not
-        count. Those that prove most come first, then those of the least ratio.
+        The `ratio` to the best is the geometric mean over cells of cases (instance and seed) that
+        all methods of their problem solved, `shared` in number; methods that solved nothing do not
+        count there, nor do cells that were not run anywhere.  Those that prove most come first,
+        then those of the least ratio.
         """
         found = []
         rows = [row for row in self.rows if row["status"] not in ("n/a", "skipped")]
+        shared, _ = solved_by_all(self.rows, _case)
         for method in self.methods:
             own = [row for row in rows if row["method"] == method]
             if own:
-                ratios = [math.log(row["ratio"]) for row in own if row["ratio"]]
+                ratios = [row["ratio"] for row in own if row["ratio"] and _case(row) in shared]
                 found.append(
                     {
                         "method": method,
                         "cells": len(own),
                         "solved": sum(row["objective"] is not None for row in own),
                         "proved": sum(map(self._proves, own)),
-                        "ratio": math.exp(math.fsum(ratios) / len(ratios)) if ratios else None,
+                        "ratio": geometric(ratios),
+                        "shared": len(ratios),
                         "runtime": math.fsum(row["runtime"] or 0.0 for row in own),
                     }
                 )
         return sorted(found, key=lambda row: (-row["proved"] / row["cells"], row["ratio"] or 1e9))
+
+    @property
+    def means(self) -> str:
+        """Over how many cases the means of the summary are: a line."""
+        rows = self.rows
+        cases = {_case(row) for row in rows}
+        shared, idle = solved_by_all(rows, _case)
+        many = as_text.plural(len(cases), "case" if len(self._seeds()) > 1 else "instance")
+        but = f" but {', '.join(sorted(idle))}" if idle else ""
+        return f"mean ratios are over the {len(shared):,} of {many} that all methods{but} solved"
 
     @property
     def verdict(self) -> str:
@@ -258,6 +275,14 @@ class Outcomes(ShownRows):
         )
         return standing in PROVED
 
+    def _close(self, *, interrupted: bool, runtime: float) -> None:
+        """Take the end: what was not done was skipped."""
+        self.interrupted |= interrupted
+        self.runtime = runtime
+        for cell in self.cells:
+            if not self._ended(cell):
+                self.failures[cell] = Failure("skipped", "interrupted before it was done")
+
     def _line(self) -> str:
         return f"{len(self.instances)} instances, {len(self.methods)} methods"
 
@@ -330,7 +355,7 @@ class Outcomes(ShownRows):
             bound_source=result.bound_source or None,
             proof=result.proof,
             gap=result.gap,
-            ratio=_ratio(result.objective, best),
+            ratio=ratio(result.objective, best),
             best=result.objective is not None and result.objective == best,
             runtime=result.runtime,
             setup_time=result.setup_time,
@@ -363,12 +388,8 @@ def _secondary_name(instance: Instance) -> str:
     return name
 
 
-def _ratio(objective: Number | None, best: Number | None) -> float | None:
-    if objective is None or best is None:
-        return None
-    if objective == best:
-        return 1.0
-    return objective / best if best > 0 else None
+def _case(row: Row) -> Case:
+    return row["instance"], row["seed"]
 
 
 def _differ(a: Number, b: Number | None, tolerance: float) -> bool:

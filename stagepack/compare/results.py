@@ -1,4 +1,4 @@
-"""Stored results: rows, figures of each method, performance profiles, and regressions.
+"""Results of many runs: rows, figures of each method, performance profiles, and regressions.
 
 Instances are identified by their digests.  A cell is proved if it ended with OPTIMAL or
 INFEASIBLE.  Times are those of solving, without imports and compilation.
@@ -8,23 +8,29 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import itertools
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from stagepack import files
 from stagepack.compare.curves import (
+    PROOF,
     Steps,
     draw,
     gap_steps,
     integral,
     mean_over_time,
+    ratio_of,
+    reached,
     require_picture,
     rising,
 )
+from stagepack.compare.outcomes import FAILED
+from stagepack.compare.papers import Case, PaperTables, Row, geometric, solved_by_all
 from stagepack.compare.store import Store
 from stagepack.compare.store_page import to_html
 from stagepack.contracts import JsonObject
@@ -33,7 +39,7 @@ from stagepack.report import format as as_text
 from stagepack.report.extra import Axes
 from stagepack.report.pages import Chapter, chapter, report
 from stagepack.report.table import Head, Sheet
-from stagepack.shown import ShownRows
+from stagepack.spelling import renamed
 
 COLUMNS = (
     "instance", "problem", "digest", "method", "seed", "status", "termination", "objective",
@@ -41,8 +47,8 @@ COLUMNS = (
     "arguments",
 )  # fmt: skip
 PROVED = ("OPTIMAL", "INFEASIBLE")
-FAILED = "error"
-"""The status of a cell without an answer: its process died, or the method failed."""
+SOON = 1e-3
+"""Seconds below which times are not told apart."""
 NOTHING: JsonObject = {"objective": None, "trace": [], "runtime": None}
 """What a cell without an answer says."""
 
@@ -75,8 +81,8 @@ class Change:
 
 
 @dataclass(frozen=True, repr=False)
-class StoredResults(ShownRows):
-    """The cells of a store.
+class StoredResults(PaperTables):
+    """The cells of a store, or of a comparison.
 
     Attributes
     ----------
@@ -123,6 +129,9 @@ class StoredResults(ShownRows):
         objective, ties if others have it, too, and otherwise loses, as it does without a solution
         if another method has one.  Cells of one method with different limits are not compared.
 
+        Means of times and primal integrals are over the cases that all methods solved, `shared` in
+        number; methods that solved nothing do not count there.
+
         Parameters
         ----------
         shift : float
@@ -130,13 +139,13 @@ class StoredResults(ShownRows):
             subtracted.
         """
         best, rivals = self._best()
+        shared, _ = solved_by_all(self.rows, _case)
         found = []
         for method in self.methods:
             own = [row for row in self.rows if row["method"] == method]
             scores = [_score(row, best[_case(row)], rivals[_case(row)]) for row in own]
-            times = [row["runtime"] for row in own if row["runtime"] is not None]
-            logs = [math.log(time + shift) for time in times]
-            integrals = [row["primal_integral"] for row in own if row["objective"] is not None]
+            alike = [row for row in own if _case(row) in shared and row["objective"] is not None]
+            integrals = [row["primal_integral"] for row in alike]
             found.append(
                 {
                     "method": method,
@@ -144,37 +153,66 @@ class StoredResults(ShownRows):
                     "solved": sum(row["objective"] is not None for row in own),
                     "proved": sum(row["status"] in PROVED for row in own),
                     **{word: scores.count(word) for word in ("win", "tie", "loss")},
-                    "failed": sum(row["status"] == FAILED for row in own),
-                    "time": math.exp(sum(logs) / len(logs)) - shift if logs else None,
+                    "failed": sum(row["status"] in FAILED for row in own),
+                    "shared": len(alike),
+                    "time": geometric([row["runtime"] for row in alike], shift),
                     "primal_integral": sum(integrals) / len(integrals) if integrals else None,
                 }
             )
         return found
 
-    def _best(self) -> tuple[dict[tuple[object, ...], float], dict[tuple[object, ...], int]]:
+    def _best(self) -> tuple[dict[Case, float], dict[Case, int]]:
         """Return the least objective of each case, and how many methods have it."""
-        best: dict[tuple[object, ...], float] = {}
+        best: dict[Case, float] = {}
         for row in self.rows:
             value = math.inf if row["objective"] is None else row["objective"]
             best[_case(row)] = min(value, best.get(_case(row), math.inf))
-        having: dict[tuple[object, ...], set[str]] = {case: set() for case in best}
+        having: dict[Case, set[str]] = {case: set() for case in best}
         for row in self.rows:
             if row["objective"] == best[_case(row)]:
                 having[_case(row)].add(row["method"])
         return best, {case: len(methods) for case, methods in having.items()}
 
-    def profile(self) -> dict[str, list[float]]:
+    def _pairs(self) -> Iterator[tuple[JsonObject, Steps]]:
+        """Yield each cell with its gaps."""
+        yield from zip(self.rows, self.gaps or itertools.repeat(()), strict=False)
+
+    @property
+    def goal(self) -> str | float:
+        """Which goal pictures are of unless told: proofs, if each method has any, else the best."""
+        proving = {row["method"] for row in self.rows if row["status"] in PROVED}
+        return PROOF if proving and proving == set(self.methods) else 1.0
+
+    def _times(self, goal: str | float | None) -> list[float]:
+        """Return when each cell has reached a goal; infinite: never."""
+        goal = _required(goal, self.goal)
+        found = []
+        for row, steps in self._pairs():
+            proved = row["status"] in PROVED
+            if isinstance(goal, str) or not steps:
+                found.append(max(row["runtime"], SOON) if proved else math.inf)
+            else:
+                found.append(max(reached(steps, goal), SOON))
+        return found
+
+    def profile(self, goal: str | float | None = None) -> dict[str, list[float]]:
         """Return the performance profile of each method (Dolan and More, 2002).
 
-        For each case that the method ran and that any method proves: the ratio of its time to the
-        shortest time of a proof, in rising order; infinite if it has no proof.
+        For each case that the method ran and in which any method reaches the goal: the ratio of its
+        time to the shortest, in rising order; infinite if it does not.
+
+        Parameters
+        ----------
+        goal : "proof" or float, optional
+            A proof; or how many times the best objective known: 1 for that itself, 1.01 for one
+            that is 1 % above it.  By default "proof" if every method proves anything, else 1.
         """
         asked = {(_case(row), row["method"]) for row in self.rows}
-        times: dict[tuple[object, ...], dict[str, float]] = {}
-        for row in self.rows:
-            if row["status"] in PROVED:
+        times: dict[Case, dict[str, float]] = {}
+        for row, time in zip(self.rows, self._times(goal), strict=True):
+            if math.isfinite(time):
                 of_case, method = times.setdefault(_case(row), {}), row["method"]
-                of_case[method] = min(max(row["runtime"], 1e-3), of_case.get(method, math.inf))
+                of_case[method] = min(time, of_case.get(method, math.inf))
         return {
             method: sorted(
                 some.get(method, math.inf) / min(some.values())
@@ -184,16 +222,28 @@ class StoredResults(ShownRows):
             for method in self.methods
         }
 
-    def cactus(self) -> dict[str, list[float]]:
-        """Return the times in which each method proves its cells, in rising order."""
-        return {
-            method: sorted(
-                row["runtime"]
-                for row in self.rows
-                if row["method"] == method and row["status"] in PROVED
-            )
-            for method in self.methods
-        }
+    def cactus(self, goal: str | float | None = None) -> dict[str, list[float]]:
+        """Return the times in which each method reaches a goal, in rising order.
+
+        `goal`: as for :meth:`profile`.
+        """
+        found: dict[str, list[float]] = {method: [] for method in self.methods}
+        for row, time in zip(self.rows, self._times(goal), strict=True):
+            if math.isfinite(time):
+                found[row["method"]].append(time)
+        return {method: sorted(times) for method, times in found.items()}
+
+    def ratios(self) -> dict[str, list[float]]:
+        """Return how many times the best objective known each cell of a method ends with.
+
+        In rising order; infinite without a solution.  Cases that no method solves do not count.
+        """
+        best, _ = self._best()
+        found: dict[str, list[float]] = {method: [] for method in self.methods}
+        for row, steps in self._pairs():
+            if math.isfinite(best[_case(row)]):
+                found[row["method"]].append(ratio_of(steps if row["objective"] is not None else ()))
+        return {method: sorted(values) for method, values in found.items()}
 
     def against(self, earlier: StoredResults) -> list[Change]:
         """Return how cells differ from those of an earlier store, regressions first.
@@ -233,34 +283,39 @@ class StoredResults(ShownRows):
         table.to_parquet(stream, engine="pyarrow", index=False)
         files.write(path, stream.getvalue())
 
-    def to_html(self, directory: str | Path) -> Path:
-        """Write a self-contained page ``index.html`` into `directory`, and return its path.
+    @renamed(directory="path")
+    def to_html(self, path: str | Path) -> Path:
+        """Write a self-contained page ``index.html`` into the folder `path`, and return its path.
 
         Raises
         ------
         InputError
             When it cannot be written, or what draws is not installed.
         """
-        path = Path(directory) / "index.html"
-        files.require_directory(directory)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return report(self, path)
+        files.require_directory(path)
+        Path(path).mkdir(parents=True, exist_ok=True)
+        return report(self, Path(path) / "index.html")
 
-    def curves(self, what: str) -> dict[str, Steps]:
+    def curves(self, what: str, goal: str | float | None = None) -> dict[str, Steps]:
         """Return the curve of each method as steps: pairs (x, y), where y holds from x on.
 
         Parameters
         ----------
         what : str
-            "profile" and "cactus": what the methods of these names return, as shares and counts;
+            "profile", "cactus" and "ratio": what :meth:`profile`, :meth:`cactus` and :meth:`ratios`
+            return, as shares and counts;
             "gap": the mean gap to the best known objective over time, 1 before the first incumbent;
             "integral": the share of cells whose primal integral is at most x.
+        goal : "proof" or float, optional
+            Of "profile" and "cactus", as for :meth:`profile`.
         """
         require_picture(what)
         if what == "profile":
-            return {m: rising(values, len(values)) for m, values in self.profile().items()}
+            return {m: rising(values, len(values)) for m, values in self.profile(goal).items()}
         if what == "cactus":
-            return {m: rising(values, 1) for m, values in self.cactus().items()}
+            return {m: rising(values, 1) for m, values in self.cactus(goal).items()}
+        if what == "ratio":
+            return {m: rising(values, len(values)) for m, values in self.ratios().items()}
         found: dict[str, list[Any]] = {method: [] for method in self.methods}
         for row, steps in zip(self.rows, self.gaps, strict=False):
             if steps:
@@ -270,7 +325,12 @@ class StoredResults(ShownRows):
         return {m: rising(sorted(values), max(1, len(values))) for m, values in found.items()}
 
     def plot(
-        self, path: str | Path | None = None, ax: Axes | None = None, *, what: str = "profile"
+        self,
+        path: str | Path | None = None,
+        ax: Axes | None = None,
+        *,
+        what: str = "profile",
+        goal: str | float | None = None,
     ) -> Axes:
         """Draw the curves of the methods.
 
@@ -281,13 +341,16 @@ class StoredResults(ShownRows):
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
         what : str
-            "profile", "cactus", "gap" or "integral", as :meth:`curves` has them.
+            "profile", "cactus", "ratio", "gap" or "integral", as :meth:`curves` has them.
+        goal : "proof" or float, optional
+            Of "profile" and "cactus", as for :meth:`profile`.
 
         Returns
         -------
         matplotlib Axes
         """
-        return draw(what, self.curves(what), path, ax)
+        goal = _required(goal, self.goal)
+        return draw(what, self.curves(what, goal), path, ax, goal)
 
     def to_dict(self) -> JsonObject:
         """Return cells and figures as plain JSON data."""
@@ -298,7 +361,7 @@ class StoredResults(ShownRows):
         """Return what is printed."""
         cases = len({_case(row) for row in self.rows})
         figures = [as_text.plural(cases, "case"), as_text.plural(len(self.rows), "cell")]
-        failed = [row for row in self.rows if row["status"] == FAILED]
+        failed = [row for row in self.rows if row["status"] in FAILED]
         if failed:
             figures.append(f"{as_text.plural(len(failed), 'cell')} failed: {failed[0]['reason']}")
         rows = [
@@ -326,10 +389,15 @@ def read_store(path: str | Path) -> StoredResults:
     InputError
         For a folder that is none, or one of a newer version.
     """
-    found = [
+    return gathered(
         (one["question"], one.get("result") or {**NOTHING, **one["failure"]})
         for one in Store(path, new=False).rows()
-    ]
+    )
+
+
+def gathered(cells: Iterable[tuple[JsonObject, JsonObject]]) -> StoredResults:
+    """Return cells as results: each its question, as a store has it, and its result or failure."""
+    found = list(cells)
     best: dict[str, float] = {}
     for question, result in found:
         if result["objective"] is not None:
@@ -338,11 +406,22 @@ def read_store(path: str | Path) -> StoredResults:
     rows = [_row(*pair) for pair in found]
     gaps: list[Steps] = []
     for row, (_, result) in zip(rows, found, strict=True):
-        goal = None if row["status"] == FAILED else best.get(row["digest"])
+        goal = None if row["status"] in FAILED else best.get(row["digest"])
         gaps.append(() if goal is None else gap_steps(result, goal))
         if goal is not None:
             row["primal_integral"] = integral(gaps[-1], result["runtime"])
     return StoredResults(tuple(rows), tuple(gaps))
+
+
+def _required(goal: str | float | None, usual: str | float) -> str | float:
+    """Return a goal, the `usual` one for None; refuse, by name, what is none."""
+    if goal is None:
+        return usual
+    number = isinstance(goal, int | float) and not isinstance(goal, bool) and goal >= 1
+    if goal != PROOF and not number:
+        remedy = 'give "proof", or a ratio to the best known of at least 1'
+        raise InputError(f"{goal!r}", field="goal", remedy=remedy)
+    return goal
 
 
 def _row(question: JsonObject, result: JsonObject) -> JsonObject:
@@ -377,7 +456,7 @@ def _worth(row: JsonObject) -> tuple[float, ...]:
     return row["status"] not in PROVED, objective, runtime
 
 
-def _case(row: JsonObject) -> tuple[str, int]:
+def _case(row: Row) -> Case:
     return row["digest"], row["seed"]
 
 

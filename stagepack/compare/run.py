@@ -10,11 +10,12 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from stagepack import files
 from stagepack.compare.cell import Outcome, Unkept
@@ -24,18 +25,23 @@ from stagepack.compare.outcomes import Cell, Failure
 from stagepack.compare.store import Store
 from stagepack.compare.workers import Run
 from stagepack.contracts import Instance, JsonObject
-from stagepack.errors import InputError, a, suggest
+from stagepack.errors import InputError, a, carrying, suggest
 from stagepack.instances.arrays import integer
+from stagepack.methods.own import Own
+from stagepack.methods.own import own as own_method
 from stagepack.report.format import numbered
+from stagepack.stopping import Stop, heeding
 
 log = logging.getLogger("stagepack")
 
+Asked: TypeAlias = Iterable[str | Callable[..., Any]] | str | Callable[..., Any]
+"""Methods: names, functions of the user, or several of either."""
 ISOLATION = ("worker", "cell", "none")
 
 
 def compare(
     instances: Instance | Iterable[Instance] | Mapping[str, Instance],
-    methods: Iterable[str] | Mapping[str, Iterable[str]] | str | None = None,
+    methods: Asked | Mapping[str, Asked] | None = None,
     *,
     time_limit: float | None = 10,
     seeds: Iterable[int] = (0,),
@@ -49,6 +55,7 @@ def compare(
     store: str | Path | None = None,
     on_start: Callable[[Cell, int, int], None] | None = None,
     on_result: Callable[[JsonObject, int, int], None] | None = None,
+    stop: Stop | None = None,
     **options: Any,
 ) -> Comparison:
     """Solve every instance by every method with every seed, and compare the answers.
@@ -57,10 +64,20 @@ def compare(
     ----------
     instances : instance, or iterable or mapping of instances
         The instances.  Equal names get a number; a mapping gives its own labels.
-    methods : iterable of str, or mapping of label to such, optional
-        Names of methods; by default those that :func:`stagepack.methods` marks for the instance.  A
-        mapping gives the methods of each instance; then the instances are run in turn, so that the
-        workers do not all compile the kernels of the same kind.
+    methods : iterable of str and callables, or mapping, optional
+        Names of methods; by default those that :func:`stagepack.methods` marks for the instance.
+
+        A function of yours is one more method: ``mine(instance)``, or ``mine(instance, progress)``
+        (an :class:`.OwnProgress`) for one that tells what it finds while it searches.  It returns
+        a solution, what :func:`stagepack.solve` returned, the plain data of a solution (offsets,
+        boundaries, ...), or None.  Parameters called ``seed``, ``time_limit`` and ``threads`` are
+        set.  Nothing ends it at `time_limit` but itself; `wall_limit` does.  Answers that break a
+        rule have the status "invalid", exceptions "error"; the others go on.
+
+        A mapping of names to functions, ``{"mine": f, "auto": "auto"}``, says what tables call
+        them.  One of labels of instances to methods gives those of each instance; then the
+        instances are run in turn, so that the workers do not all compile the kernels of the same
+        kind.
     time_limit : float, optional
         Seconds for each cell.
     seeds : iterable of int
@@ -93,6 +110,9 @@ def compare(
         calling thread; with an `executor`, when it is submitted.
     on_result : callable, optional
         Called with ``(row, done, total)`` when a cell has ended, in the calling thread.
+    stop : threading.Event or callable, optional
+        Ends the comparison from another thread as Ctrl-C does: cells under way hand over what they
+        have, those that have not begun are skipped.
     **options
         Further arguments of :func:`stagepack.solve.solve` (objective, engine, gap, ...).
 
@@ -100,6 +120,9 @@ def compare(
     ------
     InputError
         If there are no instances, or a method is unknown; before anything runs.
+    Exception
+        Whatever `on_start`, `on_result` or `stop` raises; the comparison so far is its attribute
+        `partial_result`.
     """
     from stagepack.solve import plain, require_time, solve
 
@@ -109,7 +132,7 @@ def compare(
     jobs = None if jobs is None else integer(jobs, "jobs", 0)
     chunk = integer(chunk, "chunk", 1)
     _require_usable(options, executor)
-    given = _named(methods)
+    given, called = _named(methods)
     limits = _limits(isolate, wall_limit, memory_limit, time_limit, jobs)
     labelled = _asked(labels(instances), options.get("objective"))
     wanted: dict[str, list[str] | None]
@@ -120,7 +143,7 @@ def compare(
     else:
         names = given
         wanted = dict.fromkeys(labelled, names)
-    cells, failures, engines = _plan(labelled, wanted, seeds)
+    cells, failures, engines = _plan(labelled, wanted, seeds, called)
     if options.get("engine"):
         engines = {options["engine"]}
     comparison = Comparison(
@@ -136,25 +159,22 @@ def compare(
     told = _Told(comparison, on_start, on_result)
     shared = {"time_limit": time_limit, "threads": threads, **options}
     folder = None if store is None else Store(store)
-    run = Run(solve, labelled, shared, told.start, told.finish, engines, folder, limits)
+    run = Run(solve, labelled, shared, told.start, told.finish, engines, folder, limits, called)
+    waiting = [cell for cell in cells if cell not in failures]
+    many = jobs if jobs is not None else max(1, _cores() // max(1, threads))
     try:
-        for cell, failure in failures.items():
-            told.finish(cell, failure)
-        waiting = [cell for cell in cells if cell not in failures]
-        run.take(_by_turns(waiting) if isinstance(given, dict) else waiting)
-        if executor is not None:
-            run.on_executor(executor, chunk)
-        elif jobs == 0:
-            run.in_process()
-        else:
-            run.in_children(jobs or max(1, _cores() // max(1, threads)))
+        for cell, why in failures.items():
+            told.finish(cell, why)
+        with heeding(stop):
+            run.take(_by_turns(waiting) if isinstance(given, dict) else waiting)
+            run.carry_out(executor, chunk, many)
     except KeyboardInterrupt:
         comparison.interrupted = True
-    comparison.interrupted |= run.interrupted
-    for cell in cells:
-        if not comparison._ended(cell):
-            comparison.failures[cell] = Failure("skipped", "interrupted before it was done")
-    comparison.runtime = time.perf_counter() - began
+    except Exception as error:  # of the caller's functions
+        comparison.interrupted = True
+        raise carrying(error, comparison)  # noqa: B904  it is that one
+    finally:
+        comparison._close(interrupted=run.interrupted, runtime=time.perf_counter() - began)
     for contradiction in comparison.contradictions:
         log.error("contradiction: %s", contradiction)
     if comparison.unkept:
@@ -173,25 +193,61 @@ def _asked(instances: dict[str, Instance], objective: object) -> dict[str, Insta
 
 
 def _named(
-    methods: Iterable[str] | Mapping[str, Iterable[str]] | str | None,
-) -> list[str] | dict[str, list[str]] | None:
-    """Return methods in lists, each once, those of each instance where a mapping gives them."""
+    methods: Asked | Mapping[str, Asked] | None,
+) -> tuple[list[str] | dict[str, list[str]] | None, dict[str, Own]]:
+    """Return methods in lists, each once, those of each instance where a mapping gives them.
+
+    And the callables among them by the names that are theirs.
+    """
+    own: dict[str, Own] = {}
     if methods is None:
-        return None
+        return None, own
     if isinstance(methods, Mapping):
-        return {label: _names(some) for label, some in methods.items()}
-    names = _names(methods)
+        if not any(map(callable, methods.values())):
+            return {label: _names(some, own) for label, some in methods.items()}, own
+        asked: object = [
+            method if method == name else _called(str(name), method)
+            for name, method in methods.items()
+        ]
+    else:
+        asked = methods
+    names = _names(asked, own)
     if names:
-        return names
+        return names, own
     remedy = "give names, or None for those that stagepack.methods marks"
     raise InputError("no methods", field="methods", remedy=remedy)
 
 
-def _names(methods: object) -> list[str]:
-    given = [methods] if isinstance(methods, str) else methods
+def _called(name: str, method: object) -> Own:
+    """Return a method under another name than its own."""
+    from stagepack.solve import solve
+
+    if not callable(method) and not isinstance(method, str):
+        raise InputError(f"{method!r}", field=f"methods.{name}", remedy="give a function or a name")
+    return own_method(method if callable(method) else partial(solve, method=method), name)
+
+
+def _names(methods: object, own: dict[str, Own]) -> list[str]:
+    """Return names of methods, each once; callables go to `own` under names that nothing has."""
+    given = [methods] if isinstance(methods, str) or callable(methods) else methods
     if not isinstance(given, Iterable):
-        raise InputError(f"{methods!r}", field="methods", remedy="give names of methods")
-    return list(dict.fromkeys(map(str, given)))
+        remedy = "give names of methods, or functions of an instance"
+        raise InputError(f"{methods!r}", field="methods", remedy=remedy)
+    given = list(given)
+    found = []
+    for method in given:
+        if not callable(method):
+            found.append(str(method))
+            continue
+        known = (name for name, one in own.items() if method in (one, one.call))
+        name = next(known, "")
+        if not name:
+            called = own_method(method)
+            taken = {*own, *(one for one in given if isinstance(one, str))}
+            name = numbered(called.name, taken)
+            own[name] = replace(called, name=name)
+        found.append(name)
+    return list(dict.fromkeys(found))
 
 
 def _several(seeds: Iterable[int]) -> list[int]:
@@ -230,12 +286,7 @@ def _limits(
             f"unknown {isolate!r}", field="isolate", remedy=suggest(isolate, ISOLATION)
         )
     wall = require_number(wall, "wall_limit", "a positive number, or None", least=1e-9)
-    if isinstance(memory, str):
-        try:
-            memory = files.size_of(memory)
-        except ValueError as error:
-            remedy = 'give bytes, or "3GiB"'
-            raise InputError(str(error), field="memory_limit", remedy=remedy) from None
+    memory = files.in_bytes(memory, "memory_limit")
     memory = None if memory is None else integer(memory, "memory_limit", 1)
     for name, given in (("wall_limit", wall), ("memory_limit", memory)):
         if given is not None and (isolate == "none" or jobs == 0):
@@ -328,15 +379,19 @@ def _plan(
     instances: Mapping[str, Instance],
     wanted: Mapping[str, list[str] | None],
     seeds: Sequence[int],
+    own: Container[str],
 ) -> tuple[list[Cell], dict[Cell, Failure], set[str]]:
-    """Return all cells in order, those that cannot be run, and the engines of the others."""
+    """Return all cells in order, those that cannot be run, and the engines of the others.
+
+    Methods that are the user's `own` take every instance.
+    """
     from stagepack.solve import REGISTRY, seen_from
 
     known = {label: {m.name: m for m in REGISTRY[i.kind]} for label, i in instances.items()}
     everyone = list(dict.fromkeys(name for of in known.values() for name in of))
     named = (name for names in wanted.values() for name in names or ())
     for name in dict.fromkeys(named):
-        if name not in everyone:
+        if name not in everyone and name not in own:
             raise InputError(
                 f"unknown method {name!r}",
                 field="methods",
@@ -350,8 +405,11 @@ def _plan(
         if names is None:
             chosen = [name for name, method in of.items() if method.default]
         else:  # the methods of its own kind, as far as any are named
-            chosen = [name for name in names if name in of] or names
+            chosen = [name for name in names if name in of or name in own] or names
         for name in chosen:
+            if name in own:
+                cells += [Cell(label, name, seed) for seed in seeds]
+                continue
             method = seen_from(instance, of[name]) if name in of else None
             if names is None and method is not None and not method.available:
                 continue

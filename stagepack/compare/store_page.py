@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from stagepack.compare.curves import PICTURES
+from stagepack.compare.outcomes import FAILED
 from stagepack.contracts import JsonObject
 from stagepack.report import format as as_text
 from stagepack.report.extra import Axes
@@ -25,7 +26,7 @@ def to_html(
         summary=summary,
         pictures=[(PICTURES[what].title, picture(draw(what))) for what in PICTURES],
         rows=[
-            {**row, "reason": row["reason"] if row["status"] == "error" else None}
+            {**row, "reason": row["reason"] if row["status"] in FAILED else None}
             for row in sorted(rows, key=_order)
         ],
         standing=lambda row: row["status"],

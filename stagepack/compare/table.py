@@ -28,6 +28,7 @@ STATUS_STYLES = {
     "UNKNOWN": "red",
     "n/a": "dim",
     "error": "bold red",
+    "invalid": "bold red",
     "skipped": "dim",
 }
 HEADER = ("instance", "method", "status", "objective", "bound", "proof", "gap", "time", "ratio")
@@ -77,7 +78,8 @@ def comparison_table(comparison: Outcomes, width: int = 80) -> RenderableType:
         parts.append(Text(""))
     parts += notes
     if len(comparison.instances) > 1:
-        parts += [Text(""), Text(f"{comparison.verdict}.\n"), _summary(comparison).fitted(width)]
+        parts += [Text(""), Text(f"{comparison.verdict}; {comparison.means}.\n")]
+        parts.append(_summary(comparison).fitted(width))
     if comparison.interrupted:
         parts.append(Text("\nInterrupted: the comparison is not complete.", style="yellow"))
     for claim in comparison.contradictions:

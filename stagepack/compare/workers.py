@@ -13,19 +13,24 @@ import pickle
 import queue
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 
 from stagepack.compare.cell import DIED, Kept, Outcome, attempt, run_cell, run_cells
 from stagepack.compare.child import Forked, Keeper, Limits, run_watched
-from stagepack.compare.outcomes import Cell, Failure
+from stagepack.compare.outcomes import FAILED, Cell, Failure
 from stagepack.compare.store import Store
 from stagepack.contracts import Instance, JsonObject, Solution
 from stagepack.errors import InputError
 from stagepack.kinds import KINDS
+from stagepack.methods.own import Own
 from stagepack.result import Result, Termination
+from stagepack.stopping import stop_asked
 
+POLL = 0.05  # seconds between two looks whether the caller asks to end
 ECHO = 0.1  # seconds after Ctrl-C in which children that were signalled too may end by themselves
+AGAIN, PATIENCE = 0.6, 10
+"""Seconds until cells that go on are asked once more to end, and how often they are."""
 Chunk = tuple[Cell, ...]
 
 
@@ -35,7 +40,7 @@ class Run:
     Each is a `solve` of one of the `instances`, with its method, its seed and all `arguments`.
     `start` hears of each that begins, `finish` of each with its outcome, in this thread, as they
     come.  Children begin with `engines` imported; results go to the `store` from those who have
-    them first.  Without `limits` nothing is watched.
+    them first.  Without `limits` nothing is watched.  `own` are methods of the user by their names.
     """
 
     def __init__(
@@ -48,6 +53,7 @@ class Run:
         engines: Iterable[str] = (),
         store: Store | None = None,
         limits: Limits | None = None,
+        own: Mapping[str, Own] | None = None,
     ) -> None:
         self.solve = solve
         self.instances = instances
@@ -57,6 +63,7 @@ class Run:
         self.engines = tuple(engines)
         self.store = store
         self.limits = limits
+        self.own = dict(own or {})
         self.questions: dict[Cell, JsonObject] = {}
         self.queue: deque[Cell] = deque()
         self.running: dict[Future[list[Outcome]], Chunk] = {}
@@ -69,13 +76,25 @@ class Run:
         for cell in cells:
             if self.store is not None:
                 instance = self.instances[cell.instance]
-                question = self.store.question(instance, cell.instance, self._arguments(cell))
+                asked = {**self.arguments, "method": cell.method, "seed": cell.seed}
+                if cell.method in self.own:
+                    asked["code"] = self.own[cell.method].code
+                question = self.store.question(instance, cell.instance, asked)
                 self.questions[cell] = question
                 known = self.store.read(question, instance)
                 if known is not None:
                     self.finish(cell, known)
                     continue
             self.queue.append(cell)
+
+    def carry_out(self, executor: Executor | None, chunk: int, jobs: int) -> None:
+        """Run the cells on an executor, in chunks; in so many children; or here, without any."""
+        if executor is not None:
+            self.on_executor(executor, chunk)
+        elif jobs == 0:
+            self.in_process()
+        else:
+            self.in_children(jobs)
 
     def in_process(self) -> None:
         """Run the cells here, one after the other."""
@@ -111,6 +130,9 @@ class Run:
         threads = ThreadPoolExecutor(jobs)
         try:
             self._feed(threads, run, most=jobs, keepers=keepers)
+        except BaseException:
+            self.interrupted = True
+            raise
         finally:
             if self.interrupted:
                 for keeper in keepers:
@@ -133,7 +155,7 @@ class Run:
         *,
         most: int,
         chunk: int = 1,
-        keepers: Iterable[Keeper] = (),
+        keepers: Sequence[Keeper] = (),
     ) -> None:
         """Keep `most` chunks of cells under way until all have ended."""
         try:
@@ -142,11 +164,18 @@ class Run:
                 while healthy and self.queue and len(self.running) < most:
                     healthy = self._hand_out(executor, run, chunk)
                 if self.running:
-                    self._collect(self._ended.get())
+                    self._collect(self._next_ended())
         except KeyboardInterrupt:
             self.interrupted = True
             with contextlib.suppress(KeyboardInterrupt):  # a second Ctrl-C: at once
                 self._drain(keepers)
+
+    def _next_ended(self) -> Future[list[Outcome]]:
+        """Wait for the next cells that end; raise KeyboardInterrupt once the caller asks to end."""
+        while not stop_asked():
+            with contextlib.suppress(queue.Empty):
+                return self._ended.get(timeout=POLL)
+        raise KeyboardInterrupt
 
     def _hand_out(self, executor: Executor, run: Callable[[bytes], Outcome], chunk: int) -> bool:
         """Submit some cells; return False when the executor takes no more."""
@@ -157,7 +186,8 @@ class Run:
             try:
                 payloads.append(self._payload(cell))
             except Exception as error:
-                self._end(cell, Failure("error", f"cannot be sent to a worker: {error}"))
+                told = f"cannot be sent to a worker: {error} (jobs=0 needs to send nothing)"
+                self._end(cell, Failure("error", told))
                 continue
             cells.append(cell)
         if not cells:
@@ -206,16 +236,19 @@ class Run:
             return None
         return self.store.read(self.questions[cell], self.instances[cell.instance])
 
-    def _drain(self, keepers: Iterable[Keeper]) -> None:
+    def _drain(self, keepers: Sequence[Keeper]) -> None:
         """After Ctrl-C: cancel what has not begun, let the rest hand over what it has."""
         for future in list(self.running):
             if future.cancel():
                 del self.running[future]
         began = time.monotonic()
-        self._collect_until(began + ECHO)
-        for keeper in keepers:  # the signal may have been for this process alone
-            keeper.interrupt()
-        self._collect_until(began + ECHO + 6.0)  # for cells to hand over what they have
+        self._collect_until(began + (0.0 if stop_asked() else ECHO))
+        for _ in range(PATIENCE):  # for cells to hand over what they have
+            for keeper in keepers:  # the signal may have been for this process alone
+                keeper.interrupt()
+            self._collect_until(time.monotonic() + AGAIN)
+            if keepers and not any(keeper.busy for keeper in keepers):
+                break  # what begins only now has nothing
 
     def _collect_until(self, end: float) -> None:
         """Collect what ends until then."""
@@ -229,13 +262,14 @@ class Run:
 
     def _end(self, cell: Cell, outcome: Outcome) -> None:
         """Tell what became of a cell; the store hears of one that failed."""
-        if isinstance(outcome, Failure) and outcome.status == "error" and self.store is not None:
+        if isinstance(outcome, Failure) and outcome.status in FAILED and self.store is not None:
             with contextlib.suppress(InputError, OSError):
                 self.store.note(self.questions[cell], outcome.status, outcome.reason)
         self.finish(cell, outcome)
 
     def _arguments(self, cell: Cell) -> JsonObject:
-        return {**self.arguments, "method": cell.method, "seed": cell.seed}
+        method = self.own.get(cell.method, cell.method)
+        return {**self.arguments, "method": method, "seed": cell.seed}
 
     def _place(self, cell: Cell) -> Kept | None:
         """Return where a cell is kept; None without a store."""

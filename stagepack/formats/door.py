@@ -70,7 +70,7 @@ def read(
     *,
     kind: str | None = None,
     format: str | None = None,
-    max_bytes: int | None = None,
+    max_bytes: int | str | None = None,
     **context: Any,
 ) -> Any:
     """Read the instance of a file; ``FILE#name`` selects one of several.
@@ -86,7 +86,7 @@ def read(
         The kind of problem (or its family: "packing"); a file with another kind is refused.
     format : str, optional
         Name of the format; otherwise recognised by content.
-    max_bytes : int, optional
+    max_bytes : int or str, optional
         Refuse files of more bytes, packed or unpacked; by default ``STAGEPACK_MAX_BYTES`` of the
         environment, or 256 MiB.
     **context
@@ -145,7 +145,7 @@ def read_all(
     *,
     kind: str | None = None,
     format: str | None = None,
-    max_bytes: int | None = None,
+    max_bytes: int | str | None = None,
     **context: Any,
 ) -> list[Any]:
     """Read all instances of a file, or the one that ``FILE#name`` selects.

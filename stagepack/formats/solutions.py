@@ -20,6 +20,7 @@ from stagepack.instances.base import require_instance
 from stagepack.instances.documents import keys, strict
 from stagepack.instances.problem import PROBLEMS, Problem, Tool
 from stagepack.result import Result
+from stagepack.spelling import renamed
 
 if TYPE_CHECKING:
     from stagepack.contracts import Instance, InstanceOf, Solution, SolutionT
@@ -27,14 +28,14 @@ if TYPE_CHECKING:
 
 @overload
 def read_solution(
-    path: str | Path, instance: InstanceOf[SolutionT], *, max_bytes: int | None = None
+    path: str | Path, instance: InstanceOf[SolutionT], *, max_bytes: int | str | None = None
 ) -> SolutionT: ...
 @overload
 def read_solution(
-    path: str | Path, instance: Instance | None = None, *, max_bytes: int | None = None
+    path: str | Path, instance: Instance | None = None, *, max_bytes: int | str | None = None
 ) -> Any: ...
 def read_solution(
-    path: str | Path, instance: Instance | None = None, *, max_bytes: int | None = None
+    path: str | Path, instance: Instance | None = None, *, max_bytes: int | str | None = None
 ) -> Any:
     """Read a solution, or the solution of a result.
 
@@ -50,7 +51,7 @@ def read_solution(
     instance : instance of any problem, optional
         The instance of the solution; required for offsets and starts.  A solution that names other
         items, or a result with the digest of another instance, is refused.
-    max_bytes : int, optional
+    max_bytes : int or str, optional
         As for :func:`.read`.
 
     Raises
@@ -65,7 +66,7 @@ def read_solution(
         return solution_in(data, instance)
 
 
-def solution_bytes(path: str | Path, max_bytes: int | None = None) -> bytes:
+def solution_bytes(path: str | Path, max_bytes: int | str | None = None) -> bytes:
     """Return the bytes of a file with a solution; a layout in the place of its name is one."""
     said = str(path).encode()
     return said if is_megatron_layout(said) else strict.load(path, max_bytes)
@@ -183,12 +184,13 @@ def _require_digest(digest: object, instance: Instance) -> None:
         )
 
 
+@renamed(as_="format")
 def write_solution(
     instance: Instance | None,
     solution: Solution | Result[Solution],
     path: str | Path,
     *,
-    as_: str | None = None,
+    format: str | None = None,
     **options: object,
 ) -> None:
     """Write a solution, whole or not at all; names that end in ``.gz`` are compressed.
@@ -201,7 +203,7 @@ def write_solution(
     path : path-like
         JSON; a packing to ``.csv`` as the buffers of its `instance` with their offsets, a schedule
         as the order of work of each rank for torch.distributed.pipelining.
-    as_ : str, optional
+    format : str, optional
         A tool that reads it in another form: one of ``problem.tools`` of its kind, such as
         "megatron" or "vllm" for the stages of a pipeline.
     **options
@@ -217,7 +219,7 @@ def write_solution(
     if instance is not None:
         require_instance(instance)
         answer = instance.solution_in(solution, shaped=False)
-    elif as_ is not None or isinstance(solution, Result) or not hasattr(solution, "to_dict"):
+    elif format is not None or isinstance(solution, Result) or not hasattr(solution, "to_dict"):
         raise InputError(
             "is missing", field="instance", remedy="write_solution(instance, solution, path)"
         )
@@ -228,8 +230,8 @@ def write_solution(
             f"{type(path).__name__} is no path", field="path", remedy="name the file to write"
         )
     name = Path(path).name.lower()
-    if as_ is not None and instance is not None:
-        data = written_for(instance, answer, as_, options)
+    if format is not None and instance is not None:
+        data = written_for(instance, answer, format, options)
     else:
         data = _by_ending(instance, answer, path, options)
     files.write(path, gzip.compress(data, mtime=0) if name.endswith(".gz") else data)
@@ -267,13 +269,13 @@ def require_tool(instance: Instance, tool: str, options: Iterable[str] = ()) -> 
     if tool not in tuple(known):  # whatever it is, a list even
         raise InputError(
             f"a {instance.kind} cannot be written for {tool!r}",
-            field="as_",
+            field="format",
             remedy=suggest(tool, known) if known else "leave it out",
         )
     for name in options:
         if name not in known[tool].options:
             remedy = suggest(name, known[tool].options) if known[tool].options else "leave it out"
-            raise InputError(f"{tool} has no option {name!r}", field="as_", remedy=remedy)
+            raise InputError(f"{tool} has no option {name!r}", field="format", remedy=remedy)
     return known[tool]
 
 

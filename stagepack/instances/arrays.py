@@ -11,13 +11,13 @@ import operator
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any, SupportsIndex
+from typing import SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 
 from stagepack.errors import InputError
-from stagepack.files import size_of
+from stagepack.files import in_bytes
 from stagepack.instances.profile import Array
 from stagepack.instances.words import LARGEST
 
@@ -56,25 +56,6 @@ def integer(value: object, name: str, least: int | None = None) -> int:
     if abs(number) >= LARGEST:
         raise _too_large(name)
     return number
-
-
-def in_bytes(values: Any, name: str) -> Any:
-    """Return `values`, texts among them as the bytes that they say: "12KiB", as in the shell.
-
-    Refuses other texts by the `name` of the field.
-    """
-    if isinstance(values, str):
-        try:
-            return size_of(values)
-        except ValueError:
-            raise InputError(
-                f"{values[:40]!r} is no number of bytes", field=name, remedy="write 1e9 or 16GiB"
-            ) from None
-    if isinstance(values, list | tuple):
-        said = any(isinstance(value, str) for value in values)
-    else:
-        said = getattr(getattr(values, "dtype", None), "kind", "") in ("O", "U")
-    return [in_bytes(value, name) for value in values] if said else values
 
 
 def distinct(values: Array) -> Array:
@@ -160,9 +141,10 @@ def numbers(values: Given, name: str, shape: tuple[int, ...] | None = None) -> A
 def whole_bytes(values: Given, name: str, shape: tuple[int, ...]) -> Array:
     """Return `values` as :func:`numbers` does, but int64: bytes, of which there are no parts.
 
-    They have a `shape`; None: zeros.  `name` is that of the field.
+    Texts among them say so many: "12KiB".  They have a `shape`; None: zeros.  `name` is that of the
+    field.
     """
-    values = np.zeros(shape, dtype=np.int64) if values is None else values
+    values = np.zeros(shape, dtype=np.int64) if values is None else in_bytes(values, name)
     return _checked(values, name, shape, f"give an array of shape {shape}", whole=True)
 
 

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stagepack.errors import InputError
+from stagepack.files import in_bytes
 
 Array = npt.NDArray[Any]
 Cycles = Annotated[int, msgspec.Meta(ge=0)] | Annotated[float, msgspec.Meta(ge=0)]
@@ -64,6 +65,9 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     recv: Link | None = None
     send: Link | None = None
 
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "memory", in_bytes(self.memory, "memory"))
+
     @property
     def kind(self) -> tuple[Any, ...]:
         """All properties of the device except its name."""
@@ -95,7 +99,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         cls,
         devices: int,
         *,
-        memory: int | None = None,
+        memory: int | str | None = None,
         link: Link | None = None,
         host: Link | None = None,
         clock: float = 1_000_000_000,
@@ -107,8 +111,8 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         ----------
         devices : int
             Number of devices.
-        memory : int, optional
-            Bytes of each device; no limit when absent.
+        memory : int or str, optional
+            Bytes of each device, or "16GiB"; no limit when absent.
         link : Link, optional
             Link between neighbours, in both directions; when absent, transfers take no time.
         host : Link, optional
@@ -126,7 +130,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             raise InputError(
                 f"{devices} devices", field="devices", remedy="give at least one device"
             )
-        device = Device(memory=memory, recv=link, send=link)
+        device = Device(memory=in_bytes(memory, "memory"), recv=link, send=link)
         return cls(
             devices=(device,) * devices, name=name, clock=clock, host_recv=host, host_send=host
         )
@@ -208,6 +212,9 @@ class Chip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     startup: Annotated[int, msgspec.Meta(ge=0, le=2**62)] = 0
     clock: Positive = 1_000_000_000
     name: str = ""
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "memory", in_bytes(self.memory, "memory"))
 
     @property
     def io_tile_choices(self) -> TileCounts:

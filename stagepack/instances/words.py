@@ -156,6 +156,17 @@ class Parameter:
         )
 
 
+BANDWIDTH = Parameter(
+    "bandwidth",
+    float,
+    "bandwidth of every link: 10GB/s (10**9 bytes a second), 10GiB/s, 80Gbit/s; a bare 10 is "
+    "10GiB/s",
+    1e-9,
+    1e12,
+    unit="rate",
+    option="machine",
+    scales=BANDWIDTHS,
+)
 SHARED = (
     Parameter("objective", str, "what to minimise", option="instance"),
     # the machine
@@ -167,17 +178,7 @@ SHARED = (
         "ipu-pod8, or a .json file",
         option="machine",
     ),
-    Parameter(
-        "bandwidth",
-        float,
-        "bandwidth of every link: 10GB/s (10**9 bytes a second), 10GiB/s, 80Gbit/s; a bare 10 is "
-        "10GiB/s",
-        1e-9,
-        1e12,
-        unit="rate",
-        option="machine",
-        scales=BANDWIDTHS,
-    ),
+    BANDWIDTH,
     Parameter(
         "capacity",
         int,

@@ -28,6 +28,7 @@ from stagepack.report.pages import Chapter, chapter, with_pictures
 from stagepack.report.table import Account, Head, Sheet
 from stagepack.shown import Shown
 from stagepack.solve import require_time
+from stagepack.stopping import Stop
 from stagepack.tradeoffs.changes import LEAST, Change, change, share
 
 NETWORK = "network"
@@ -107,7 +108,12 @@ class PlanExplanation(Shown):
 
 
 def explain_plan(
-    plan: ModelPlan, *, time_limit: float | None = 60, seed: int = 0, threads: int = 1
+    plan: ModelPlan,
+    *,
+    time_limit: float | None = 60,
+    seed: int = 0,
+    threads: int = 1,
+    stop: Stop | None = None,
 ) -> PlanExplanation:
     """Explain what limits the speed of a plan, and what changes of its cluster would gain.
 
@@ -124,6 +130,8 @@ def explain_plan(
         Seconds of all plans together; each gets an equal part of the remaining time.
     seed, threads : int
         As for :func:`.plan_model`.
+    stop : threading.Event or callable, optional
+        Ends it from another thread, with the changes tried so far, see :func:`stagepack.solve`.
 
     Returns
     -------
@@ -161,6 +169,7 @@ def explain_plan(
             time_limit=limit,
             seed=seed,
             threads=threads,
+            stop=stop,
         )
         changes.append(change(asked.change, plan, found))
         if found.interrupted:

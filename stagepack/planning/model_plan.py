@@ -37,6 +37,7 @@ from stagepack.report.view import view
 from stagepack.result import Status, Termination, relative_gap
 from stagepack.shown import Shown, dataframe
 from stagepack.solve import versions
+from stagepack.spelling import renamed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -366,11 +367,12 @@ class ModelPlan(Shown):
             files.write(path, text)
         return text
 
+    @renamed(as_="format")
     def export(
         self,
         path: str | Path,
         *,
-        as_: str | None = None,
+        format: str | None = None,
         level: str | None = None,
         **options: object,
     ) -> None:
@@ -379,7 +381,7 @@ class ModelPlan(Shown):
         Parameters
         ----------
         path : path-like
-        as_ : str, optional
+        format : str, optional
             The tool, such as "megatron" or "vllm" for the stages.
         level : str, optional
             Which: by default the first that is written for this tool, without one the schedule.
@@ -396,24 +398,24 @@ class ModelPlan(Shown):
                 "has no levels", field="plan", remedy=self.reason or "give one that fits"
             )
         names = [one.name for one in self.levels]
-        if level is None and as_ is None:
+        if level is None and format is None:
             level = "schedule"
         elif level is None:
             known = {one.name: PROBLEMS[one.instance.kind].tools for one in self.levels}
-            level = next((name for name in names if as_ in known[name]), None)
+            level = next((name for name in names if format in known[name]), None)
             if level is None:
                 tools = dict.fromkeys(tool for own in known.values() for tool in own)
                 raise InputError(
-                    f"no level of the plan is written for {as_!r}",
-                    field="as_",
-                    remedy=suggest(str(as_), tools),
+                    f"no level of the plan is written for {format!r}",
+                    field="format",
+                    remedy=suggest(str(format), tools),
                 )
         if level not in names:
             raise InputError(f"unknown {level!r}", field="level", remedy=suggest(level, names))
         chosen, cut = self.level(level), self.levels[0].instance
         if level == "schedule" and isinstance(cut, PipelinePartition) and not cut.placed:
             device_list(cut, self.levels[0].result.solution)  # whose rows are ranks
-        write_solution(chosen.instance, chosen.result, path, as_=as_, **options)
+        write_solution(chosen.instance, chosen.result, path, format=format, **options)
 
     def to_html(self, path: str | Path) -> None:
         """Write a self-contained page with the figures of the plan and a picture of each level.

@@ -38,6 +38,7 @@ from stagepack.planning.resident import Resident
 from stagepack.planning.stages import require_one_each
 from stagepack.result import Status
 from stagepack.solve import require_time
+from stagepack.stopping import Stop, heeding
 from stagepack.verify import verify
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def plan_model(
     time_limit: float | None = 5,
     seed: int = 0,
     threads: int = 1,
+    stop: Stop | None = None,
     **options: Any,
 ) -> ModelPlan:
     """Plan a whole model: stages, the schedule of the microbatches, and what is inside each stage.
@@ -111,6 +113,8 @@ def plan_model(
     seed, threads : int
         As for :func:`stagepack.solve`.  What shows the bound is looked for by counted work, so
         that the plan's `proof` repeats as well, unless `time_limit` (or 10 seconds) ends that.
+    stop : threading.Event or callable, optional
+        Ends the search from another thread, with the best plan so far, see :func:`stagepack.solve`.
     **options
         For profiles and modules, the arguments of :meth:`.PipelinePartition.from_profile` (of
         :meth:`.GraphPartition.from_profile` with `graph`).  For modules also ``sample_inputs`` and
@@ -125,19 +129,20 @@ def plan_model(
     InputError
         If a cluster is missing, or an argument does not apply to this kind of model.
     """
-    found = unshown(
-        model,
-        cluster,
-        microbatches=microbatches,
-        split=split,
-        remote=remote,
-        graph=graph,
-        time_limit=time_limit,
-        seed=seed,
-        threads=threads,
-        **options,
-    )
-    return _shown(found, require_time(time_limit))
+    with heeding(stop):
+        found = unshown(
+            model,
+            cluster,
+            microbatches=microbatches,
+            split=split,
+            remote=remote,
+            graph=graph,
+            time_limit=time_limit,
+            seed=seed,
+            threads=threads,
+            **options,
+        )
+        return _shown(found, require_time(time_limit))
 
 
 def unshown(

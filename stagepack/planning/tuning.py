@@ -37,12 +37,15 @@ from stagepack.planning.tuner.processes import Command, Measure
 from stagepack.planning.tuner.profiled import Profiled, Profiling
 from stagepack.planning.tuner.search import Make, Tuner
 from stagepack.solve import require_time
+from stagepack.spelling import renamed
+from stagepack.stopping import Stop, heeding
 
 VERSION = 1
 """Of the files in a store of plans."""
 SEARCHES = ("bounds", "bisection", "grid")
 
 
+@renamed(width="jobs")
 def tune(
     make: Make | None,
     options: Mapping[str, Sequence[Any]],
@@ -56,13 +59,14 @@ def tune(
     total_limit: float | None = 60,
     store: str | Path | None = None,
     executor: Executor | None = None,
-    width: int = 1,
+    jobs: int = 1,
     measure: Measure | None = None,
     repeats: int = 1,
     margin: float = 0.2,
     measure_limit: float | None = None,
     calls: int | None = None,
     retry: bool = False,
+    stop: Stop | None = None,
 ) -> Tuning:
     """Search for the options under which the plan of a model has the most samples a second.
 
@@ -98,7 +102,7 @@ def tune(
     executor : concurrent.futures.Executor, optional
         Computes the plans; by default this process does.  If one of its processes dies, the search
         ends as if it had been interrupted.  Not with `measure`.
-    width : int
+    jobs : int
         Number of plans that are computed, or measurements that run, at a time.
     measure : callable, optional
         ``measure(**options)`` runs a configuration and returns its throughput, the more the better;
@@ -121,6 +125,9 @@ def tune(
         The most measurements of this run.
     retry : bool
         Measure again what failed according to the store.
+    stop : threading.Event or callable, optional
+        Ends the search from another thread, with the plans so far, see :func:`stagepack.solve`;
+        those under way on an `executor` are waited for.
 
     Returns
     -------
@@ -138,7 +145,7 @@ def tune(
     if not (callable(make) or (make is None and measure is not None)):
         remedy = "give a function of the options that returns an instance"
         raise InputError(f"{a(type(make).__name__)} is no function", field="make", remedy=remedy)
-    width, seed = integer(width, "width", 1), integer(seed, "seed", 0)
+    jobs, seed = integer(jobs, "jobs", 1), integer(seed, "seed", 0)
     time_limit = require_time(time_limit)
     if executor is not None and not callable(getattr(executor, "map", None)):
         remedy = "give an executor of concurrent.futures, or None"
@@ -168,8 +175,10 @@ def tune(
     if not is_number(gap) or gap < 0:
         raise InputError(f"{gap!r}", field="gap", remedy="give a part, such as 0.01")
     total_limit = require_time(total_limit, "total_limit")
-    given = make, values, rising, limits, kept, executor, width, float(gap), total_limit
-    return (Tuner(*given) if how is None else Profiled(*given, how=how)).run(search)
+    given = make, values, rising, limits, kept, executor, jobs, float(gap), total_limit
+    tuner = Tuner(*given) if how is None else Profiled(*given, how=how)
+    with heeding(stop):
+        return tuner.run(search)
 
 
 def _profiling(

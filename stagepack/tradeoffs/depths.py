@@ -27,8 +27,10 @@ from stagepack.instances.base import require_instance
 from stagepack.instances.packing import KIND, LmemPacking, PackingSolution
 from stagepack.instances.profile import Array
 from stagepack.instances.words import LARGEST
+from stagepack.interrupts import Interrupts
 from stagepack.result import Status
 from stagepack.solve import require_number, require_time, solve
+from stagepack.stopping import heeding
 
 SHARE = 3
 """One packing may take the time that is left, divided by this."""
@@ -95,7 +97,9 @@ def choose_depths(
         raise InputError(
             f"{options!r} is no mapping", field="options", remedy="give {buffer: [gains]}"
         )
-    return _Search(instance.replace(objective="fit"), options, time_limit, settings).run()
+    search = _Search(instance.replace(objective="fit"), options, time_limit, settings)
+    with heeding(settings.get("stop")), search.interrupts:
+        return search.run()
 
 
 class _Search:
@@ -131,6 +135,7 @@ class _Search:
         self.undecided: list[tuple[int, ...]] = []
         self.best: tuple[tuple[int, ...], LmemPacking, PackingSolution] | None = None
         self.solves = 0
+        self.interrupts = Interrupts()
 
     def run(self) -> DepthChoice:
         """Return the best choice."""
@@ -218,7 +223,7 @@ class _Search:
         return any(all(a <= b for a, b in zip(known, whole, strict=True)) for known in self.misfits)
 
     def _late(self) -> bool:
-        return self.end is not None and time.monotonic() >= self.end
+        return self.interrupts.asked or (self.end is not None and time.monotonic() >= self.end)
 
     def _fits(self, chosen: tuple[int, ...]) -> bool:
         """Whether a choice is seen to fit; keep it where it is better, and what it tells."""

@@ -76,10 +76,10 @@ def test_plans_say_what_they_are_not_exported_to(tmp_path: Path) -> None:
     plan = sp.plan_model(chain(0, capacity=1))
     assert plan.levels == ()
     with pytest.raises(sp.InputError, match="has no levels") as caught:
-        plan.export(tmp_path / "x", as_="torch")
+        plan.export(tmp_path / "x", format="torch")
     assert plan.reason in str(caught.value)
     graph = sp.plan_model(test_inside.graph(0), time_limit=1)
     with pytest.raises(sp.InputError, match="torchtitan"):
-        graph.export(tmp_path / "x", as_="vllm")
-    graph.export(tmp_path / "x", as_="torchtitan")
+        graph.export(tmp_path / "x", format="vllm")
+    graph.export(tmp_path / "x", format="torchtitan")
     assert not suggest("torch", ()).endswith("one of ")

@@ -243,7 +243,7 @@ def test_solutions_are_written_and_read(tmp_path: Path) -> None:
         memory = [1, 0, 0, 0] if instance.memories else None
         solution = sp.PackingSolution.of(instance, known, memory)
         assert instance.check(solution) == ()
-        sp.write_solution(instance, solution, target, as_="dsa-solver", problem=source)
+        sp.write_solution(instance, solution, target, format="dsa-solver", problem=source)
         written = json.loads(target.read_text())
         assert written["problem_fingerprint"] == fingerprint(source.read_bytes())
         assert {place["buffer"]: place["pool"] for place in written["placements"]} == (
@@ -268,12 +268,12 @@ def test_a_solution_beyond_the_capacity_is_refused(tmp_path: Path) -> None:
     instance = sp.read(source)
     found = sp.solve(instance)  # the least peak, whatever the capacity
     with pytest.raises(InputError, match="reaches 96 in a pool of 95 bytes"):
-        sp.write_solution(instance, found, tmp_path / "x", as_="dsa-solver", problem=source)
+        sp.write_solution(instance, found, tmp_path / "x", format="dsa-solver", problem=source)
     with pytest.raises(InputError, match="problem: is missing"):
-        sp.write_solution(instance, found, tmp_path / "x", as_="dsa-solver")
+        sp.write_solution(instance, found, tmp_path / "x", format="dsa-solver")
     source.write_text(json.dumps(PROBLEM))
     with pytest.raises(InputError, match="its buffers are not those of one"):
-        sp.write_solution(instance, found, tmp_path / "x", as_="dsa-solver", problem=source)
+        sp.write_solution(instance, found, tmp_path / "x", format="dsa-solver", problem=source)
 
 
 def test_the_shell_takes_documents(tmp_path: Path) -> None:
@@ -351,6 +351,6 @@ def test_solutions_of_compilers_files_are_documents_too(tmp_path: Path) -> None:
     tops = np.cumsum(instance.size)
     solution = sp.PackingSolution.of(instance, tops - instance.size)
     target = tmp_path / "solution.json"
-    sp.write_solution(instance, solution, target, as_="dsa-solver", problem=file)
+    sp.write_solution(instance, solution, target, format="dsa-solver", problem=file)
     assert lacks(json.loads(target.read_text()), schema, schema) == ""
     assert json.loads(target.read_text())["problem_fingerprint"] == "8ad5d3002e119163"

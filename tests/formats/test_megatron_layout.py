@@ -34,7 +34,7 @@ def test_a_layout_is_read_in_place_of_a_file(text: str) -> None:
 def test_what_is_written_is_read(tmp_path: Path, fewer: bool) -> None:
     instance = chain(fewer_stages=fewer)
     result = sp.solve(instance, "equal-layers")
-    sp.write_solution(instance, result, tmp_path / "chain.layout", as_="megatron")
+    sp.write_solution(instance, result, tmp_path / "chain.layout", format="megatron")
     assert sp.read_solution(tmp_path / "chain.layout", instance) == result.solution
 
 

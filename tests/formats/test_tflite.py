@@ -238,7 +238,7 @@ def test_the_runtime_answers_the_same_from_our_plan(
     result = sp.solve(instance)
     assert (result.status, result.objective) == ("OPTIMAL", 3584)  # its own planner takes 3840
     out = tmp_path / "planned.tflite"
-    sp.write_solution(instance, result, out, as_="tflm", model=path)
+    sp.write_solution(instance, result, out, format="tflm", model=path)
     expected = inferred(data, 40)
     assert np.unique(expected).size > 1
     assert np.array_equal(inferred(out.read_bytes(), 40), expected)
@@ -272,7 +272,7 @@ def test_lite_rt_reads_a_model_with_a_plan(tmp_path: Path) -> None:
     folder = Path(runtime.__file__).parent / "python" / "tflite_micro"
     path, out = folder / "sine_float.tflite", tmp_path / "planned.tflite"
     instance = sp.read(path, kind="packing")
-    sp.write_solution(instance, sp.solve(instance), out, as_="tflm", model=path)
+    sp.write_solution(instance, sp.solve(instance), out, format="tflm", model=path)
     answers = []
     for each in (path, out):
         run_by = interpreter.Interpreter(model_path=str(each))

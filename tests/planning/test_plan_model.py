@@ -279,7 +279,7 @@ def test_plans_are_pages_and_exports(tmp_path: Path) -> None:
     assert [text.count(f'id="part0level{at}"') for at in range(3)] == [1, 1, 0]
     plan = sp.plan_model(chain(1))
     partition = plan.level("partition")
-    sp.write_solution(partition.instance, partition.result, tmp_path / "same.txt", as_="vllm")
+    sp.write_solution(partition.instance, partition.result, tmp_path / "same.txt", format="vllm")
     assert stages.read_text() == (tmp_path / "same.txt").read_text()
     written = tmp_path / "plan.json"
     plan.to_json(str(written))
@@ -298,7 +298,7 @@ def test_plans_are_pages_and_exports(tmp_path: Path) -> None:
     with pytest.raises(sp.InputError, match="schedule"):
         plan.export(orders, level="shedule")
     with pytest.raises(sp.InputError, match="megatron"):
-        plan.export(orders, as_="megaton")
+        plan.export(orders, format="megaton")
     assert run("plan", tmp_path / "model.json", "--as", "vllm").returncode == 2
 
 

@@ -229,7 +229,7 @@ def test_measurements_are_kept_and_failures_asked_for_again_on_demand(tmp_path: 
 
 def test_the_most_measurements_are_kept_to() -> None:
     measure = simulated({1: 20, 2: 40, 4: 64}, {1: 1, 2: 2, 4: 4})
-    found = sp.tune(None, OPTIONS, "batch", measure=measure, calls=4, width=2)
+    found = sp.tune(None, OPTIONS, "batch", measure=measure, calls=4, jobs=2)
     assert found.measured is not None
     assert found.measured.calls == len(found.evaluations) == 4
     assert found.measured.skipped["open"] > 0
@@ -239,7 +239,7 @@ def test_the_most_measurements_are_kept_to() -> None:
 def test_several_measurements_at_a_time_find_the_same() -> None:
     measure = simulated({1: 20, 2: 40, 4: 64}, {1: 1, 2: 2, 4: 4})
     alone = sp.tune(None, OPTIONS, "batch", measure=measure)
-    together = sp.tune(None, OPTIONS, "batch", measure=measure, width=3)
+    together = sp.tune(None, OPTIONS, "batch", measure=measure, jobs=3)
     assert alone.best is not None
     assert together.best is not None
     assert alone.best.options == together.best.options == {"batch": 64, "devices": 4}

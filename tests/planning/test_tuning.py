@@ -161,7 +161,7 @@ def test_proofs_that_no_tuning_holds_are_not_verified(monkeypatch: pytest.Monkey
 def test_several_plans_at_a_time_find_the_same() -> None:
     alone = sp.tune(model, OPTIONS, "batch")
     with ThreadPoolExecutor(2) as pool:
-        together = sp.tune(model, OPTIONS, "batch", executor=pool, width=2)
+        together = sp.tune(model, OPTIONS, "batch", executor=pool, jobs=2)
     assert alone.best is not None
     assert together.best is not None
     assert together.best.options == alone.best.options

@@ -27,7 +27,7 @@ UTF8_MARK = b"\xef\xbb\xbf"
 CHUNK = 4096  # bytes that settle most questions
 
 
-def load(path: str | Path, max_bytes: int | None = None) -> bytes:
+def load(path: str | Path, max_bytes: int | str | None = None) -> bytes:
     """Return the content of a file, unpacked if it is gzip, without the mark of UTF-8.
 
     Refuses what :func:`stagepack.files.read` does, and empty files.

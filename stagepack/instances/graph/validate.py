@@ -9,6 +9,7 @@ import numpy as np
 
 from stagepack.contracts import Number
 from stagepack.errors import InputError
+from stagepack.files import in_bytes
 from stagepack.instances import arrays, joining
 from stagepack.instances.arrays import Given, distinct
 from stagepack.instances.graph.components import numbered, rows
@@ -105,7 +106,9 @@ def capacity(given: Given, k: int) -> Array | None:
     """Return the bytes of k accelerators, a lone number for all; None: no limit."""
     if given is None or k == 0:
         return None
-    return arrays.integers(given, "capacity", "accelerator", k, least=0, spread=True)
+    return arrays.integers(
+        in_bytes(given, "capacity"), "capacity", "accelerator", k, least=0, spread=True
+    )
 
 
 def require_count(figures: Any, name: str, n: int) -> None:

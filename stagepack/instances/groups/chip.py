@@ -21,6 +21,7 @@ from typing import Annotated
 
 import msgspec
 
+from stagepack.files import in_bytes
 from stagepack.instances.groups.problem import OperatorKind
 from stagepack.instances.profile import Positive
 
@@ -75,6 +76,9 @@ class LaneChip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     cores: Some = 1
     rates: dict[OperatorKind, Positive] = {}
     name: str = ""
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "memory", in_bytes(self.memory, "memory"))
 
     @property
     def bank_bytes(self) -> int:

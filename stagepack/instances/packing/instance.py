@@ -10,8 +10,9 @@ import numpy as np
 
 from stagepack.contracts import JsonObject
 from stagepack.errors import InputError
+from stagepack.files import in_bytes
 from stagepack.instances import clusters
-from stagepack.instances.arrays import Given, in_bytes, integer, integers, names
+from stagepack.instances.arrays import Given, integer, integers, names
 from stagepack.instances.base import Answered, Rules, require_instance
 from stagepack.instances.packing import profiled, relations, validate
 from stagepack.instances.packing.check import Measure, check, evaluate, shape

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from stagepack.errors import InputError
-from stagepack.instances.arrays import in_bytes, integer
+from stagepack.files import in_bytes
+from stagepack.instances.arrays import integer
 from stagepack.instances.packing.data import Banks, PackingData
 from stagepack.instances.profile import Array
 from stagepack.instances.words import LARGEST

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from stagepack.errors import InputError
+from stagepack.files import in_bytes
 from stagepack.instances import clusters
 from stagepack.instances.arrays import Given, integer, integers, names, whole_bytes
 from stagepack.instances.base import Answered, Rules
@@ -53,7 +54,7 @@ class PhaseSchedule(PhaseData, Answered[PhaseSolution, int]):
         skips: Iterable[tuple[int, int]] = (),
         layer_class: Given = None,
         chip: Chip | None = None,
-        memory: int | None = None,
+        memory: int | str | None = None,
         tiles: int | None = None,
         io_tiles: tuple[int, int] | None = None,
         remote_bandwidth: float | None = None,
@@ -71,7 +72,7 @@ class PhaseSchedule(PhaseData, Answered[PhaseSolution, int]):
         recomputations: int = 1,
         prefetch: bool = False,
         fixed_boundaries: Iterable[int] | None = None,
-        remote_memory: int | None = None,
+        remote_memory: int | str | None = None,
         graphs: int | None = None,
         layer_names: Sequence[str] | None = None,
         objective: Objective | str = Objective.TIME,
@@ -156,7 +157,7 @@ class PhaseSchedule(PhaseData, Answered[PhaseSolution, int]):
             "layer_class": np.arange(n) if layer_class is None else layer_class,
         }
         facts = {
-            "memory": memory,
+            "memory": in_bytes(memory, "memory"),
             "tiles": tiles,
             "io_tiles": io_tiles,
             "remote_bandwidth": remote_bandwidth,
@@ -184,7 +185,7 @@ class PhaseSchedule(PhaseData, Answered[PhaseSolution, int]):
             fixed_boundaries=validate.boundaries(fixed_boundaries),
             remote_memory=None
             if remote_memory is None
-            else integer(remote_memory, "remote_memory"),
+            else integer(in_bytes(remote_memory, "remote_memory"), "remote_memory"),
             graphs=None if graphs is None else integer(graphs, "graphs"),
             layer_names=names(layer_names, "layer_names", n, "layer"),
             objective=member(objective, Objective, "objective"),

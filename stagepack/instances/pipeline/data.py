@@ -452,6 +452,11 @@ class PipelineSolution(ShownSolution):
         return cls(cuts, tuple(range(len(cuts) - 1)))
 
     @classmethod
+    def of(cls, instance: Any, boundaries: Iterable[int]) -> PipelineSolution:
+        """Return the solution of `instance` with these boundaries, on devices 0, 1, 2, ..."""
+        return cls.in_order(boundaries)
+
+    @classmethod
     def from_dict(cls, data: Any, instance: Any = None) -> PipelineSolution:
         """Read ``{"boundaries": [0, ..., n], "devices": [...]}``; devices default to 0, 1, ...
 

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from stagepack import files
 from stagepack.contracts import JsonObject, Number
 from stagepack.errors import InputError
 from stagepack.instances import arrays, clusters
@@ -36,7 +37,7 @@ from stagepack.instances.profile import (
     Link,
     ModelProfile,
 )
-from stagepack.instances.words import member
+from stagepack.instances.words import BANDWIDTH, member
 
 
 class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
@@ -81,7 +82,7 @@ class PipelinePartition(PartitionData, Answered[PipelineSolution, Number]):
         backward: Given = None,
         capacity: Given = None,
         speed: Given = None,
-        bandwidth: float | None = None,
+        bandwidth: float | str | None = None,
         clock: float = 1_000_000_000,
         exclusive: Given | Mapping[str, Given] = None,
         shared: Mapping[str, tuple[int, Iterable[int]]] | SharedBytes | None = None,
@@ -512,6 +513,7 @@ def _each(kv_bytes: Given, n: int) -> Array | None:
     """Return the bytes of a token by layer, of one figure or as many; None where all are 0."""
     if kv_bytes is None:
         return None
+    kv_bytes = files.in_bytes(kv_bytes, "kv_bytes")
     spread = np.broadcast_to(kv_bytes, n) if np.size(kv_bytes) == 1 else kv_bytes
     found = arrays.whole_bytes(spread, "kv_bytes", (n,))
     return found if found.any() else None
@@ -534,7 +536,11 @@ def _order_of(layers: Sequence[LayerProfile]) -> GraphOrder | None:
 
 
 def _quick_cluster(
-    devices: int | None, capacity: Given, speed: Given, bandwidth: float | None, clock: float
+    devices: int | None,
+    capacity: Given,
+    speed: Given,
+    bandwidth: float | str | None,
+    clock: float,
 ) -> Cluster:
     if devices is not None:
         devices = arrays.integer(devices, "devices")
@@ -546,6 +552,8 @@ def _quick_cluster(
         )
     if not 0 < clock < float("inf"):
         raise InputError(f"{clock} Hz", field="clock", remedy="give a positive frequency")
+    if isinstance(bandwidth, str):
+        bandwidth = float(BANDWIDTH.of(bandwidth))
     if bandwidth is not None and not 0 < bandwidth < float("inf"):
         raise InputError(f"{bandwidth} GiB/s", field="bandwidth", remedy="give a positive number")
     speeds = [1] * devices if speed is None else np.broadcast_to(speed, devices).tolist()
@@ -556,7 +564,8 @@ def _quick_cluster(
         memory: list[int | None] = [None] * devices
     else:
         try:
-            memory = list(map(int, np.broadcast_to(capacity, devices).tolist()))
+            told = files.in_bytes(capacity, "capacity")
+            memory = list(map(int, np.broadcast_to(told, devices).tolist()))
         except (TypeError, ValueError, OverflowError):
             raise InputError(
                 f"cannot be read: {str(capacity)[:40]}",

@@ -11,6 +11,7 @@ import numpy as np
 
 from stagepack.contracts import Number
 from stagepack.errors import InputError
+from stagepack.files import in_bytes
 from stagepack.instances import clusters
 from stagepack.instances.arrays import Given, integer, integers, names
 from stagepack.instances.base import Answered, Rules, require_instance
@@ -149,7 +150,7 @@ class PipelineSchedule(ScheduleData, Answered[ScheduleSolution, int]):
             memory_weight=per_stage(memory_weight, "memory_weight"),
             limit=None
             if limit is None
-            else integers(limit, "limit", "device", d, least=0, spread=True),
+            else integers(in_bytes(limit, "limit"), "limit", "device", d, least=0, spread=True),
             optimizer=integers(optimizer, "optimizer", "device", d, least=0, spread=True),
             post_validation=bool(post_validation),
             steps=integer(steps, "steps", 1),

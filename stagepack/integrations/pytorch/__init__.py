@@ -181,8 +181,8 @@ def build_stages(
         raise InputError(
             "layers take alternatives, and stages run them as they are",
             field="plan",
-            remedy="wrap the module's layers by what write_solution(as_='torch-recompute') writes, "
-            "and cut it by torch.distributed.pipelining",
+            remedy="wrap the module's layers by what write_solution(format='torch-recompute') "
+            "writes, and cut it by torch.distributed.pipelining",
         )
     traced = trace(module, sample_inputs, kwargs or {}, depth, basic_blocks)
     if isinstance(solution, GraphSolution):

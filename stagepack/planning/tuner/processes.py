@@ -36,10 +36,13 @@ from stagepack.contracts import JsonObject
 from stagepack.errors import InputError, shown
 from stagepack.instances.pipeline import PipelinePartition
 from stagepack.instances.profile import ModelProfile
+from stagepack.stopping import stop_asked
 
 Measure = Callable[..., Any]
 TAIL, HEARD = 2000, 1 << 16
 """Bytes of stderr that are kept of a failure; bytes at the end of stdout that are read."""
+LOOKED = 0.2
+"""Seconds between two looks at whether the caller wants an end."""
 GRACE = 2.0
 """Seconds between the request to end and the end."""
 CODES, LAST = ("exit code", "killed by"), 200
@@ -278,16 +281,24 @@ def _way(measure: Measure) -> str:
     return "spawn" if fresh else "fork"
 
 
+def require_going() -> None:
+    """End as Ctrl-C does where the caller has asked for it."""
+    if stop_asked():
+        raise KeyboardInterrupt
+
+
 def wait(runs: list[Run]) -> list[Run]:
     """Wait until some of the runs have ended, or their time is up; return these."""
+    require_going()
     while True:
         left = [one.left for one in runs if one.left is not None]
         # Ctrl-C is heard at once on POSIX; elsewhere between two looks.
-        patience = max(0.0, min(1.0, *left)) if left else 1.0
+        patience = max(0.0, min(LOOKED, *left)) if left else LOOKED
         ready = multiprocessing.connection.wait([one.pipe for one in runs], patience)
         over = [one for one in runs if one.pipe in ready or one.over]
         if over:
             return over
+        require_going()
 
 
 def _serve(pipe: Connection, measure: Measure, options: JsonObject, log: str, asker: int) -> None:

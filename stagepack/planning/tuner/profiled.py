@@ -266,7 +266,7 @@ class Profiled(Tuner):
     def evaluate(self, asked: Sequence[Asked]) -> Sequence[Asked]:
         """Measure the first configurations that nobody else does, until one ends; return it."""
         for one in asked:
-            if len(self._running) >= self.width or not self._more():
+            if len(self._running) >= self.jobs or not self._more():
                 break
             key, question = self._question(one)
             if key in self._running or not self._kept.claim(key):

@@ -41,6 +41,7 @@ from stagepack.instances.pipeline import KIND, PipelinePartition
 from stagepack.planning.search import unshown
 from stagepack.planning.tries import QUESTIONS
 from stagepack.planning.tuned import BATCH, Evaluation, Measuring, Tuning
+from stagepack.planning.tuner.processes import require_going
 from stagepack.progress import clock
 from stagepack.result import Status
 from stagepack.solve import versions
@@ -102,7 +103,7 @@ class Tuner:
     limits: JsonObject
     store: Path | None
     executor: Executor | None
-    width: int
+    jobs: int
     gap: float = 0.0
     total: float | None = None
     done: list[Evaluation] = field(default_factory=list)
@@ -226,7 +227,7 @@ class Tuner:
         waiting = [(-promise, place) for place, (promise, _) in enumerate(asked)]
         heapq.heapify(waiting)
         first = list[tuple[float, Asked]]()
-        while waiting and len(first) < self.width and self.goes_on():
+        while waiting and len(first) < self.jobs and self.goes_on():
             promise, place = heapq.heappop(waiting)
             one = asked[place][1]
             if one not in self._quick:
@@ -310,7 +311,8 @@ class Tuner:
 
     def evaluate(self, asked: Sequence[Asked]) -> Sequence[Asked]:
         """Plan the first configurations, and note what comes of it; return those."""
-        asked = asked[: self.width]
+        require_going()
+        asked = asked[: self.jobs]
         found = self._plans(asked, 0)
         # What has no plan in little time may have one.
         unknown = [at for at, one in enumerate(found) if one.status == Status.UNKNOWN]
@@ -356,7 +358,7 @@ class Tuner:
             and self.done[place].status == Status.FEASIBLE
             and (self.done[place].bound or 0.0) > self.best * (1 + self.gap)
         ]
-        again = heapq.nlargest(self.width, again, key=lambda each: each[0])
+        again = heapq.nlargest(self.jobs, again, key=lambda each: each[0])
         asked = [one for _, one in again]
         for one, found in zip(asked, self._plans(asked, worth[-1]), strict=True):
             place = self._tried[one][0]
