@@ -539,12 +539,20 @@ class AnnealingTuning(Tuning):
 class CoreTuning(Tuning):
     """Packings built from a core."""
 
-    heavy: float = 0.9
+    heavy: float = 0.99
     """Part of the greatest load under which a block must live to belong to the core; by trial."""
 
-    levels: tuple[float, ...] = (0.8, 0.7)
+    levels: tuple[float, ...] = (0.98, 0.97, 0.95, 0.93, 0.9, 0.85, 0.8, 0.7)
     """Parts of the greatest load that bound the levels around a core, which are placed one after
-    the other; by trial."""
+    the other, in wider steps as there is more room; by trial."""
+
+    searched: float = 0.5
+    """Seconds of work of an exact search for a core, or for a level around it: most that succeed
+    take a tenth of that."""
+
+    searched_meetings: int = 3_000_000
+    """Pairs alive together, in either order, up to which a core, or a level around it, is
+    searched; by trial."""
 
     dived_blocks: int = 20_000
     """Blocks of a core up to which it is packed by dives."""

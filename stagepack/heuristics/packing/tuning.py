@@ -215,8 +215,11 @@ class ScaleTuning(Tuning):
     core_share: float = 0.85
     """Part of the time that is left which packing from cores gets at most."""
 
+    full: float = 0.9
+    """Part of the greatest load above which time is nearly full."""
+
     even: float = 0.5
-    """Part of time that is nearly full above which a core would be about everything."""
+    """Part of time that is nearly full above which a core would grow to about everything."""
 
     first_core: float = 3.0
     """How long the first packing from a core takes, in terms of a first placement by valleys;

@@ -337,7 +337,7 @@ def dive_at_length(attempt: Attempt, settings: Settings) -> None:
     if not attempt.keep_going():
         return
     even = (
-        blocks.load >= tuning.cores.heavy * blocks.load.max(initial=0)
+        blocks.load >= tuning.scale.full * blocks.load.max(initial=0)
     ).mean() > tuning.scale.even
     odd = bool(constructive.dive.unsupported(blocks.rounded))
     if even or odd or constructive.valleys.meetings(blocks) > tuning.scale.crowded_pairs:

@@ -1,9 +1,11 @@
 """Packings built from a core: the blocks alive where memory is nearly full are placed first.
 
 In long instances, few sections are nearly full.  The blocks alive there, the core, are packed
-first, by dives and local search.  All others are placed greedily into the gaps.  Those that end too
-high are added to the core, and the process is repeated.  A few rounds reach the load bound or come
-within some thousandths of it.  Cost: a greedy placement of all blocks a round.  Source: own work.
+first, at the load by exact search, or else by dives and local search.  All others are placed
+outwards, level by level of the load, greedily into the gaps; where some end too high, exact search
+looks for places around what is fixed.  Those that still end too high are added to the core, and the
+process is repeated.  A few rounds reach the load bound or come within some thousandths of it.
+Cost: a greedy placement of all blocks a round.  Source: own work.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from stagepack.heuristics.packing.constructive import valleys
 from stagepack.heuristics.packing.constructive.dive import ORDERS, place
 from stagepack.heuristics.packing.constructive.greedy import KeepGoing, place_in_order
 from stagepack.heuristics.packing.constructive.rules import RULES, Measures
+from stagepack.heuristics.packing.exact_search import exact
 from stagepack.heuristics.packing.local_search import annealing
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking
@@ -163,6 +166,10 @@ class _Cores:
             if not tries:
                 return None
             over, peak, chosen = min(tries, key=lambda item: item[:2])
+            if over and goal == self.target:
+                around = _part(self.blocks, members, fixed=placed)
+                found = _search(around, goal, going, chosen, tuning=self.tuning)
+                over, chosen = (over, chosen) if found is None else (0, found)
             self.offsets[members] = chosen
             if over:
                 # What sticks out in the packings that are nearly as good joins as well.
@@ -175,8 +182,8 @@ class _Cores:
                 joining = members[np.logical_or.reduce(high)] if high else members[:0]
                 joining = joining[~self.core[joining]]
                 goal = max(goal, peak)
-            around = len(members) - int(np.count_nonzero(self.core))
-            self.completing = (effort.spent() - began) * others / max(1, around)
+            done = len(members) - int(np.count_nonzero(self.core))
+            self.completing = (effort.spent() - began) * others / max(1, done)
             if whole:
                 self.found.offer(self.offsets.copy(), "core")
                 return None if self.found.peak <= self.target else joining
@@ -187,8 +194,8 @@ class _Cores:
         return joining
 
 
-def _part(blocks: Blocks, members: Array) -> Blocks:
-    """Return some of the blocks as an instance of their own."""
+def _part(blocks: Blocks, members: Array, fixed: Array | None = None) -> Blocks:
+    """Return some of the blocks as an instance of their own, `fixed` where that is not -1."""
     return Blocks.of(
         LmemPacking.from_arrays(
             blocks.size[members],
@@ -196,8 +203,31 @@ def _part(blocks: Blocks, members: Array) -> Blocks:
             blocks.time[blocks.end[members] - 1] + 1,
             alignment=blocks.alignment[members],
             segment=blocks.segment or None,
+            fixed=fixed,
         )
     ).open
+
+
+def _search(
+    blocks: Blocks,
+    target: int,
+    keep_going: KeepGoing,
+    known: Array | None = None,
+    *,
+    tuning: PackingTuning,
+) -> Array | None:
+    """Return a packing at the `target` by exact search; parts of `known` that are low stay."""
+    meetings = int(Measures(blocks).meetings.sum())
+    if meetings > tuning.cores.searched_meetings or exact.unsupported(blocks, tuning=tuning):
+        return None
+    until = effort.spent() + tuning.cores.searched
+    return exact.decide(
+        blocks,
+        target,
+        keep_going=lambda: effort.spent() < until and keep_going(),
+        warm=known,
+        tuning=tuning,
+    ).offsets
 
 
 def _pack_core(
@@ -218,6 +248,9 @@ def _pack_core(
     """
     measures = Measures(core)
     found = _Found(core, target, keep_going, tuning)
+    found.offer(_search(core, target, keep_going, tuning=tuning), "exact")
+    if found.peak <= target:
+        return found.offsets
     if (before >= 0).all():  # what was built would be built again
         found.offer(before, "last round")
     else:
