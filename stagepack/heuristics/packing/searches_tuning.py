@@ -539,10 +539,10 @@ class AnnealingTuning(Tuning):
 class CoreTuning(Tuning):
     """Packings built from a core."""
 
-    heavy: float = 0.99
+    heavy: float = 0.995
     """Part of the greatest load under which a block must live to belong to the core; by trial."""
 
-    levels: tuple[float, ...] = (0.98, 0.97, 0.95, 0.93, 0.9, 0.85, 0.8, 0.7)
+    levels: tuple[float, ...] = (0.99, 0.98, 0.97, 0.95, 0.93, 0.9, 0.85, 0.8, 0.7)
     """Parts of the greatest load that bound the levels around a core, which are placed one after
     the other, in wider steps as there is more room; by trial."""
 
@@ -564,12 +564,15 @@ class CoreTuning(Tuning):
     annealed_meetings: int = 10_000_000
     """Pairs alive together, in either order, above which a core is not annealed; by trial."""
 
-    rounds: int = 24
+    rounds: int = 96
     """Times that a core grows."""
 
-    hasty_rounds: int = 3
-    """Rounds, but for the first, that end as soon as a block is to join, before the rest is placed;
-    by trial."""
+    vain: int = 4
+    """Rounds after which a peak half way to the lowest one known is tried for; by trial."""
+
+    worth: float = 0.7
+    """Part of the way from the target to the lowest packing known up to which all others are placed
+    although some are to join; by trial."""
 
     refill_share: int = 4
     """Times as long as placing the others takes that a core in which many meet is filled anew at

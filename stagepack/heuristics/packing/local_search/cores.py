@@ -102,6 +102,7 @@ class _Cores:
     def __init__(self, found: _Found, measures: Measures) -> None:
         self.found, self.measures = found, measures
         self.blocks, self.target, self.tuning = found.blocks, found.target, found.tuning
+        self.aim = self.target  # a peak that is tried for: the target, or somewhat more
         self.greatest = int(self.blocks.load.max())
         # Of the core are those that live where most bytes do, and what has joined them.
         self.core = measures.heaviest_load >= self.tuning.cores.heavy * self.greatest
@@ -112,7 +113,7 @@ class _Cores:
 
     def run(self, seed: int) -> None:
         """Go on until the target is met, time is over, or rounds are."""
-        legs, filling, last = 6, 0.0, None
+        legs, filling, last, vain = 6, 0.0, None, 0
         for turn in range(self.tuning.cores.rounds):
             if turn and not self.found.keep_going():
                 return
@@ -120,7 +121,8 @@ class _Cores:
             packed = _pack_core(
                 _part(self.blocks, members),
                 self.offsets[members],
-                self.target,
+                last is None or last[0] < len(members),
+                self.aim,
                 seed + turn,
                 legs if turn else 2,
                 min(filling, self.tuning.cores.most_calls * self.tuning.annealing.leg),
@@ -130,17 +132,21 @@ class _Cores:
             if packed is None:
                 return
             peak = int((packed + self.blocks.size[members]).max())
-            if last == (len(members), peak) and peak > self.target:
+            if last == (len(members), peak) and peak > self.aim:
                 # The others would be placed as before.
                 legs = min(2 * legs, self.tuning.cores.most_calls)
                 continue
             last = len(members), peak
             self.offsets[:] = -1
             self.offsets[members] = packed
-            joining = self._place_others(max(self.target, peak), turn)
+            joining = self._place_others(max(self.aim, peak), turn)
             if joining is None:
                 return
             self.core[joining] = True
+            reached, vain = self.found.peak <= self.aim, vain + 1
+            if reached or vain == self.tuning.cores.vain:  # half the way, down or up
+                low = self.target if reached else self.aim
+                self.aim, last, vain = (low + self.found.peak) // 2, None, 0
             if not len(joining):
                 legs *= 2
             legs = min(legs, self.tuning.cores.most_calls)
@@ -149,11 +155,12 @@ class _Cores:
     def _place_others(self, goal: int, turn: int) -> Array | None:
         """Place the others, level by level, the heavy ones first; return what should join the core.
 
-        None when the target is met, or time is over.  Early turns go no further than the level that
-        shows what should join, nor does any once it is no lower than the lowest packing known.
+        None when the target is met, or time is over.  But for the first, a turn goes no further than the level that shows what
+        should join, unless it is much lower than the lowest packing known.
         """
         others, began = np.count_nonzero(~self.core), effort.spent()
         joining = np.empty(0, dtype=np.int64)
+        worth = self.aim + self.tuning.cores.worth * (self.found.peak - self.aim)
         for level in (*self.tuning.cores.levels, 0.0):
             heavy = self.measures.heaviest_load >= level * self.greatest
             members = np.flatnonzero(self.core | heavy)
@@ -166,30 +173,25 @@ class _Cores:
             if not tries:
                 return None
             over, peak, chosen = min(tries, key=lambda item: item[:2])
-            if over and goal == self.target:
+            if over and goal == self.aim:
                 around = _part(self.blocks, members, fixed=placed)
                 found = _search(around, goal, going, chosen, tuning=self.tuning)
                 over, chosen = (over, chosen) if found is None else (0, found)
             self.offsets[members] = chosen
             if over:
                 # What sticks out in the packings that are nearly as good joins as well.
-                similar = [option for count, _, option in tries if count <= 2 * over + 2]
-                high = [
-                    part.size + option > goal
-                    for option in similar
-                    if over <= self.tuning.cores.joining
-                ]
-                joining = members[np.logical_or.reduce(high)] if high else members[:0]
-                joining = joining[~self.core[joining]]
+                near = 2 * over + 2 if over <= self.tuning.cores.joining else over
+                similar = [option for count, _, option in tries if count <= near]
+                high = members[np.logical_or.reduce([part.size + o > goal for o in similar])]
+                joining = np.union1d(joining, high[~self.core[high]])
                 goal = max(goal, peak)
             done = len(members) - int(np.count_nonzero(self.core))
             self.completing = (effort.spent() - began) * others / max(1, done)
             if whole:
                 self.found.offer(self.offsets.copy(), "core")
-                return None if self.found.peak <= self.target else joining
-            if len(joining) and (
-                0 < turn <= self.tuning.cores.hasty_rounds or goal >= self.found.peak
-            ):
+                if self.found.peak <= self.target:
+                    return None
+            elif len(joining) and turn and goal > worth:
                 break
         return joining
 
@@ -233,6 +235,7 @@ def _search(
 def _pack_core(
     core: Blocks,
     before: Array,
+    grown: bool,
     target: int,
     seed: int,
     legs: int,
@@ -244,16 +247,15 @@ def _pack_core(
     """Return the lowest packing of the core by dives, rules and, failing these, local search.
 
     `before` is where its blocks were in the last round, those that have joined too high; -1: there
-    was none.  `filling` seconds of work, or more, go to valleys where many meet.
+    was none.  Where it has `grown` it is searched for a packing at the target.  `filling` seconds of work, or more, go to valleys where many meet.
     """
     measures = Measures(core)
     found = _Found(core, target, keep_going, tuning)
-    found.offer(_search(core, target, keep_going, tuning=tuning), "exact")
-    if found.peak <= target:
-        return found.offsets
-    if (before >= 0).all():  # what was built would be built again
+    if grown:
+        found.offer(_search(core, target, keep_going, tuning=tuning), "exact")
+    if found.peak > target and (before >= 0).all():  # what was built would be built again
         found.offer(before, "last round")
-    else:
+    elif found.peak > target:
         _build(found, measures)
     meetings = int(measures.meetings.sum())
     if found.offsets is None or found.peak <= target:
