@@ -570,9 +570,13 @@ class CoreTuning(Tuning):
     vain: int = 4
     """Rounds after which a peak half way to the lowest one known is tried for; by trial."""
 
+    hasty_rounds: int = 3
+    """Rounds, but for the first, that end as soon as a block is to join, before the rest is placed;
+    by trial."""
+
     worth: float = 0.7
     """Part of the way from the target to the lowest packing known up to which all others are placed
-    although some are to join; by trial."""
+    in later rounds although some are to join; by trial."""
 
     refill_share: int = 4
     """Times as long as placing the others takes that a core in which many meet is filled anew at

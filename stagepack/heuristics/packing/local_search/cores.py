@@ -11,14 +11,13 @@ Cost: a greedy placement of all blocks a round.  Source: own work.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from stagepack.heuristics import effort
-from stagepack.heuristics.packing.constructive import valleys
-from stagepack.heuristics.packing.constructive.dive import ORDERS, place
-from stagepack.heuristics.packing.constructive.greedy import KeepGoing, place_in_order
+from stagepack.heuristics.packing.constructive import dive, valleys
+from stagepack.heuristics.packing.constructive.greedy import KeepGoing, place_in_order, whole
 from stagepack.heuristics.packing.constructive.rules import RULES, Measures
 from stagepack.heuristics.packing.exact_search import exact
 from stagepack.heuristics.packing.local_search import annealing
@@ -31,6 +30,13 @@ COMPLETING = ("best-fit-lifetime", "classes", "best-fit-heaviest")
 """Rules that place the other blocks around a core."""
 
 
+def unsupported(blocks: Blocks) -> str:
+    """Return why cores do not cover `blocks`, or ''."""
+    if not blocks.linear or not whole(_freed(blocks)):
+        return "cores need blocks of full height in one piece: no gaps, circular time or ranges"
+    return ""
+
+
 def best(
     blocks: Blocks,
     *,
@@ -41,7 +47,7 @@ def best(
     on_solution: Callable[[Array, str], None] | None = None,
     tuning: PackingTuning = TUNING,
 ) -> Array | None:
-    """Return the lowest packing found by rules and cores, of plain blocks.
+    """Return the lowest packing found by rules and cores, of the supported kind of blocks.
 
     None when time was over before the first packing.  Only packings better than `offsets`, int64
     (b,), if given, are reported to `on_solution`, with a source, at every improvement.  It stops at
@@ -50,7 +56,7 @@ def best(
     """
     bound = int(blocks.load.max(initial=0))
     goal = bound if target is None else max(target, bound)
-    found = _Found(blocks, goal, keep_going or (lambda: True), tuning)
+    found = _Found(_freed(blocks), goal, keep_going or (lambda: True), tuning, blocks.fixed)
     found.offer(offsets, "known")
     found.report = on_solution
     measures = Measures(blocks)
@@ -70,6 +76,7 @@ class _Found:
     target: int
     keep_going: KeepGoing
     tuning: PackingTuning
+    fixed: Array | None = None  # offsets of those that stay where they are; -1: free
     report: Callable[[Array, str], None] | None = None
     offsets: Array | None = None
     peak: int = 1 << 62
@@ -91,6 +98,7 @@ class _Found:
             RULES[name].order(measures),
             policy=RULES[name].policy,
             keep_going=self.keep_going,
+            placed=self.fixed,
             tuning=self.tuning,
         )
         self.offer(packed, name)
@@ -101,13 +109,20 @@ class _Cores:
 
     def __init__(self, found: _Found, measures: Measures) -> None:
         self.found, self.measures = found, measures
-        self.blocks, self.target, self.tuning = found.blocks, found.target, found.tuning
+        tuning = found.tuning
+        self.blocks, self.target, self.tuning = found.blocks, found.target, tuning
         self.aim = self.target  # a peak that is tried for: the target, or somewhat more
         self.greatest = int(self.blocks.load.max())
-        # Of the core are those that live where most bytes do, and what has joined them.
-        self.core = measures.heaviest_load >= self.tuning.cores.heavy * self.greatest
+        # Of the core are those that live where most bytes do, what has joined them, what is fixed.
+        assert found.fixed is not None
+        self.fixed = found.fixed
+        full, self.start = tuning.scale.full, tuning.cores.heavy
+        if (measures.heaviest_load >= full * self.greatest).mean() > tuning.scale.even:
+            self.start = full  # no moment stands out: nearly all would join in small steps
+        heavy = measures.heaviest_load >= self.start * self.greatest
+        self.core = heavy | (self.fixed >= 0)
         # Of the last packing of the core and of what was placed around it; -1 for all others.
-        self.offsets = np.full(self.blocks.b, -1, dtype=np.int64)
+        self.offsets = self.fixed.copy()
         # Seconds of work that placing all others takes, by those that were placed last.
         self.completing = 0.0
 
@@ -119,7 +134,7 @@ class _Cores:
                 return
             members = np.flatnonzero(self.core)
             packed = _pack_core(
-                _part(self.blocks, members),
+                _part(self.blocks, members, self.fixed),
                 self.offsets[members],
                 last is None or last[0] < len(members),
                 self.aim,
@@ -155,13 +170,16 @@ class _Cores:
     def _place_others(self, goal: int, turn: int) -> Array | None:
         """Place the others, level by level, the heavy ones first; return what should join the core.
 
-        None when the target is met, or time is over.  But for the first, a turn goes no further than the level that shows what
-        should join, unless it is much lower than the lowest packing known.
+        None when the target is met, or time is over.  But for the first, a turn goes no further
+        than the level that shows what should join, unless it is much lower than the lowest packing
+        known.
         """
         others, began = np.count_nonzero(~self.core), effort.spent()
         joining = np.empty(0, dtype=np.int64)
         worth = self.aim + self.tuning.cores.worth * (self.found.peak - self.aim)
         for level in (*self.tuning.cores.levels, 0.0):
+            if level >= self.start:
+                continue
             heavy = self.measures.heaviest_load >= level * self.greatest
             members = np.flatnonzero(self.core | heavy)
             # The last level is everything; it is not cut out again.
@@ -174,7 +192,7 @@ class _Cores:
                 return None
             over, peak, chosen = min(tries, key=lambda item: item[:2])
             if over and goal == self.aim:
-                around = _part(self.blocks, members, fixed=placed)
+                around = _part(self.blocks, members, self.offsets)
                 found = _search(around, goal, going, chosen, tuning=self.tuning)
                 over, chosen = (over, chosen) if found is None else (0, found)
             self.offsets[members] = chosen
@@ -191,13 +209,24 @@ class _Cores:
                 self.found.offer(self.offsets.copy(), "core")
                 if self.found.peak <= self.target:
                     return None
-            elif len(joining) and turn and goal > worth:
+            hasty = turn <= self.tuning.cores.hasty_rounds or goal > worth
+            if len(joining) and turn and hasty:
                 break
         return joining
 
 
+def _freed(blocks: Blocks) -> Blocks:
+    """Return the blocks without the ranges of those that are fixed, which are placed as such."""
+    blocks = blocks.open
+    if not (blocks.fixed[np.diff(blocks.range_ptr) > 0] >= 0).all():
+        return blocks
+    none, free = np.zeros(0, dtype=np.int64), np.full(blocks.b, -1, dtype=np.int64)
+    ptr = np.zeros(blocks.b + 1, dtype=np.int64)
+    return replace(blocks, range_ptr=ptr, range_low=none, range_high=none, fixed=free)
+
+
 def _part(blocks: Blocks, members: Array, fixed: Array | None = None) -> Blocks:
-    """Return some of the blocks as an instance of their own, `fixed` where that is not -1."""
+    """Return some of the blocks as an instance of their own, at offsets `fixed` but for -1."""
     return Blocks.of(
         LmemPacking.from_arrays(
             blocks.size[members],
@@ -205,7 +234,7 @@ def _part(blocks: Blocks, members: Array, fixed: Array | None = None) -> Blocks:
             blocks.time[blocks.end[members] - 1] + 1,
             alignment=blocks.alignment[members],
             segment=blocks.segment or None,
-            fixed=fixed,
+            fixed=None if fixed is None else fixed[members],
         )
     ).open
 
@@ -244,10 +273,11 @@ def _pack_core(
     *,
     tuning: PackingTuning,
 ) -> Array | None:
-    """Return the lowest packing of the core by dives, rules and, failing these, local search.
+    """Return the lowest packing of the core: by exact search, dives, rules or local search.
 
     `before` is where its blocks were in the last round, those that have joined too high; -1: there
-    was none.  Where it has `grown` it is searched for a packing at the target.  `filling` seconds of work, or more, go to valleys where many meet.
+    was none.  Where it has `grown` it is searched for a packing at the target.  `filling` seconds
+    of work, or more, go to valleys where many meet.
     """
     measures = Measures(core)
     found = _Found(core, target, keep_going, tuning)
@@ -279,10 +309,11 @@ def _build(found: _Found, measures: Measures) -> None:
     """Pack the core by dives and rules; by one rule where many meet, as valleys are filled then."""
     core, going, tuning = found.blocks, found.keep_going, found.tuning
     crowded = int(measures.meetings.sum()) > tuning.cores.refilled_meetings
-    for keys in ORDERS.values() if core.b <= tuning.cores.dived_blocks and not crowded else ():
+    dived = core.b <= tuning.cores.dived_blocks and not crowded and not dive.unsupported(core)
+    for keys in dive.ORDERS.values() if dived else ():
         if found.peak > found.target:
             order = np.lexsort(keys(measures)[::-1])
-            found.offer(place(core, order, keep_going=going, tuning=tuning), "dive")
+            found.offer(dive.place(core, order, keep_going=going, tuning=tuning), "dive")
     for name in COMPLETING[:1] if crowded else COMPLETING:
         few = core.b <= tuning.greedy.scalable_from
         if found.peak > found.target and (few or RULES[name].scalable):
