@@ -61,7 +61,7 @@ class Prices(Tuning):
 class AutoTuning(Tuning):
     """The steps of `auto` and of what other methods begin with."""
 
-    not_zero = ("annealing_turn",)
+    not_zero = ("annealing_turn", "dive_blocks")
 
     glancing: bool = True
     """Whether the capacity, or the bound, is looked at by search before any rule is run."""
@@ -81,7 +81,14 @@ class AutoTuning(Tuning):
     place all as soon."""
 
     dive: float = 2.0
-    """Seconds of work of the short dive with cores."""
+    """Seconds of work of the short dive with cores, of blocks that are few."""
+
+    dive_blocks: int = 4_000
+    """Blocks for each so many of which a dive takes as long again: annealing and searches of all
+    blocks get less far than cores the more there are; by trial."""
+
+    dive_share: float = 0.4
+    """Part of the work that is left which that dive takes at most; by trial."""
 
     rules: bool = True
     """Whether the portfolio of greedy rules is run; without, one quick placement is."""

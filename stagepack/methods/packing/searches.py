@@ -235,9 +235,9 @@ def _start_of_choice(attempt: Attempt, settings: Settings) -> None:
     if attempt.blocks.b >= tuning.auto.dived_blocks and not local_search.cores.unsupported(
         attempt.blocks.rounded
     ):
-        steps.dive_with_cores(
-            attempt, settings, attempt.for_a_while(min(tuning.auto.dive, effort.left() / 4))
-        )
+        seconds = tuning.auto.dive * max(1.0, attempt.blocks.b / tuning.auto.dive_blocks)
+        share = effort.left() * tuning.auto.dive_share
+        steps.dive_with_cores(attempt, settings, attempt.for_a_while(min(seconds, share)))
         progress.require_time()
     if tuning.auto.rules:
         constructive.greedy.portfolio(

@@ -209,8 +209,8 @@ class _Cores:
                 self.found.offer(self.offsets.copy(), "core")
                 if self.found.peak <= self.target:
                     return None
-            hasty = turn <= self.tuning.cores.hasty_rounds or goal > worth
-            if len(joining) and turn and hasty:
+            hasty = turn and (turn <= self.tuning.cores.hasty_rounds or goal > worth)
+            if len(joining) and (hasty or goal >= self.found.peak):
                 break
         return joining
 
