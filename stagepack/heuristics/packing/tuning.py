@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from stagepack.heuristics.packing.cores_tuning import CoreTuning
 from stagepack.heuristics.packing.searches_tuning import (
     AnnealingTuning,
     BeamTuning,
     BoundTuning,
     ConflictTuning,
-    CoreTuning,
     DiveTuning,
     GeneralTuning,
     GreedyTuning,

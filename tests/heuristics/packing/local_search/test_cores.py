@@ -7,6 +7,7 @@ import pytest
 
 from stagepack import catalog
 from stagepack.heuristics import effort
+from stagepack.heuristics.packing.constructive import dive
 from stagepack.heuristics.packing.constructive.rules import Measures
 from stagepack.heuristics.packing.local_search import cores
 from stagepack.heuristics.packing.tuning import TUNING
@@ -68,7 +69,7 @@ def test_a_core_in_which_many_meet_is_filled_anew(monkeypatch: pytest.MonkeyPatc
         return int((packed + core.size).max()) - target
 
     few = peak(core.b**2)
-    monkeypatch.setattr(cores.dive, "place", lambda *_, **__: pytest.fail("a dive takes longer"))
+    monkeypatch.setattr(dive, "place", lambda *_, **__: pytest.fail("a dive takes longer"))
     assert 0 <= peak(0) < 0.6 * few
 
 
@@ -78,7 +79,7 @@ def test_what_was_built_is_not_built_again(monkeypatch: pytest.MonkeyPatch) -> N
     nothing = np.full(core.b, -1, dtype=np.int64)
     before = cores._pack_core(core, nothing, False, target, 0, 2, 0.0, lambda: True, tuning=TUNING)
     assert before is not None
-    monkeypatch.setattr(cores.dive, "place", lambda *_, **__: pytest.fail("built again"))
+    monkeypatch.setattr(dive, "place", lambda *_, **__: pytest.fail("built again"))
     after = cores._pack_core(core, before, False, target, 1, 2, 0.0, lambda: True, tuning=TUNING)
     assert after is not None
     assert (after + core.size).max() <= (before + core.size).max()
