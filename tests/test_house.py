@@ -120,7 +120,7 @@ HEADLESS = {
     "formulations/whole.py": "the language of programs in whole numbers",
     "*/effort.py": "what work costs: no heuristic",
     "*/tuning.py": "numbers: no heuristic",
-    "*/searches_tuning.py": "numbers: no heuristic",
+    "*/*_tuning.py": "numbers: no heuristic",
     "*_state.py": "arrays of kernels, whose heads say it",
 }
 OF_ALL = (Path("relations"),)

@@ -248,7 +248,9 @@ def _refuse_bytes(name: str, chosen: Format | None) -> NoReturn:
 
 
 def said(given: Words, chosen: Format, kind: str) -> JsonObject:
-    """Return what was said beside a file of a `kind`, checked and converted; None: nothing."""
+    """Return what was `given` beside a file of a `kind` in the format `chosen`, checked and
+    converted; None: nothing.
+    """
     understood, own = chosen.contexts[kind], getattr(chosen.reader, "WORDS", {})
     what = chosen.name if len(chosen.kinds) == 1 else f"{chosen.name} {kind}"
     values: JsonObject = {}

@@ -242,7 +242,8 @@ def slowest(found: Sequence[Node], width: int = 1) -> list[Node]:
 
 
 def cluster(name: str, found: Sequence[Node], width: int = 1) -> Cluster:
-    """Return the cluster of some nodes, its devices in their order; speeds are those of products.
+    """Return the cluster called `name` of the nodes that were `found`, its devices in their order;
+    speeds are those of products.
 
     Every `width` devices in a row are one stage, with the memory and the speed of the least of
     them; each sends to the one so far behind it.  Between nodes of unlike links the slower counts.

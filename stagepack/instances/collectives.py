@@ -52,7 +52,7 @@ class Group:
 
     @classmethod
     def of(cls, nodes: Sequence[Node], size: int, stride: int = 1) -> Group:
-        """Return the group of `size` devices, each `stride` behind the one before.
+        """Return the group of `size` devices of some `nodes`, each `stride` behind the one before.
 
         Of unlike nodes, it has as many in each as divide all; of unlike lines the slowest count.
         """

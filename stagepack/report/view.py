@@ -263,7 +263,7 @@ def no_picture(kind: str, field: str = "", *, interactive: bool = False) -> Inpu
 def require_scale(view: AnyView, kind: str, scale: str | None, field: str = "scale") -> None:
     """Refuse a scale that the pictures of a `kind` do not have; None is the usual one.
 
-    Messages name the argument or option, `field`.
+    `view` is that of the kind.  Messages name the argument or option, `field`.
     """
     if scale is None or scale in view.scales:
         return

@@ -48,9 +48,9 @@ def test_devices_have_their_memory_and_speed() -> None:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("4xh1000", "unknown accelerator 'h1000'; choose one of a100-40, a100-80, h100, h200"),
+        ("4xh1000", "unknown accelerator 'h1000'; choose one of a100-40, a100-80, h100, h800"),
         ("h100:4+a100:4", "unknown accelerator 'a100'; choose one of a100-40, a100-80"),
-        ("2xh100@nvlink", "unknown link 'nvlink'; choose one of nvlink3, nvlink4"),
+        ("2xh100@nvlink", "unknown link 'nvlink'; choose one of nvlink3, nvlink-h800"),
         ("2xh100:4", "'2xh100:4' counts devices twice"),
         ("0xh100", "'0xh100' is not 1 to 65,536 devices"),
         ("99999999x9999999xh100", "is not 1 to 65,536 devices"),

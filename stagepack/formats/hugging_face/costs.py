@@ -132,7 +132,10 @@ class Shares:
         return dense, -(-experts // (self.tensor * self.expert))
 
     def held(self, dense: int, experts: int, work: Work) -> dict[str, int]:
-        """Return the bytes that a device holds of so many local weights, by category."""
+        """Return the bytes that a device holds of so many local weights, by category.
+
+        `dense` and `experts` are those of :meth:`local`; `work` says of what width.
+        """
         copies = self.data, self.data // self.expert
         both = dense, experts
         divided = sum(-(-one // many) for one, many in zip(both, copies, strict=True))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from stagepack.heuristics.packing.cores_tuning import CoreTuning
 from stagepack.heuristics.packing.searches_tuning import (
     AnnealingTuning,
     BeamTuning,
     BoundTuning,
     ConflictTuning,
-    CoreTuning,
     DiveTuning,
     GeneralTuning,
     GreedyTuning,
@@ -61,7 +61,7 @@ class Prices(Tuning):
 class AutoTuning(Tuning):
     """The steps of `auto` and of what other methods begin with."""
 
-    not_zero = ("annealing_turn",)
+    not_zero = ("annealing_turn", "dive_blocks")
 
     glancing: bool = True
     """Whether the capacity, or the bound, is looked at by search before any rule is run."""
@@ -81,7 +81,14 @@ class AutoTuning(Tuning):
     place all as soon."""
 
     dive: float = 2.0
-    """Seconds of work of the short dive with cores."""
+    """Seconds of work of the short dive with cores, of blocks that are few."""
+
+    dive_blocks: int = 4_000
+    """Blocks for each so many of which a dive takes as long again: annealing and searches of all
+    blocks get less far than cores the more there are; by trial."""
+
+    dive_share: float = 0.4
+    """Part of the work that is left which that dive takes at most; by trial."""
 
     rules: bool = True
     """Whether the portfolio of greedy rules is run; without, one quick placement is."""
@@ -215,8 +222,11 @@ class ScaleTuning(Tuning):
     core_share: float = 0.85
     """Part of the time that is left which packing from cores gets at most."""
 
+    full: float = 0.9
+    """Part of the greatest load above which time is nearly full."""
+
     even: float = 0.5
-    """Part of time that is nearly full above which a core would be about everything."""
+    """Part of time that is nearly full above which a core would grow to about everything."""
 
     first_core: float = 3.0
     """How long the first packing from a core takes, in terms of a first placement by valleys;

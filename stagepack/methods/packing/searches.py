@@ -232,12 +232,12 @@ def _start_of_choice(attempt: Attempt, settings: Settings) -> None:
         if attempt.blocks.b > tuning.scale.blocks:
             methods.quick.place_more(attempt, quick)
     progress.require_time()
-    if attempt.blocks.b >= tuning.auto.dived_blocks and not constructive.dive.unsupported(
+    if attempt.blocks.b >= tuning.auto.dived_blocks and not local_search.cores.unsupported(
         attempt.blocks.rounded
     ):
-        steps.dive_with_cores(
-            attempt, settings, attempt.for_a_while(min(tuning.auto.dive, effort.left() / 4))
-        )
+        seconds = tuning.auto.dive * max(1.0, attempt.blocks.b / tuning.auto.dive_blocks)
+        share = effort.left() * tuning.auto.dive_share
+        steps.dive_with_cores(attempt, settings, attempt.for_a_while(min(seconds, share)))
         progress.require_time()
     if tuning.auto.rules:
         constructive.greedy.portfolio(
@@ -284,7 +284,7 @@ def _auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) 
     tuning = attempt.tuning
     many = attempt.blocks.b > tuning.scale.blocks
     large = many or attempt.blocks.pairs > min(tuning.scale.pairs, tuning.exact.pair_limit)
-    dived = large and (many or not constructive.dive.unsupported(attempt.blocks.rounded))
+    dived = large and (many or not local_search.cores.unsupported(attempt.blocks.rounded))
     if attempt.peak_only and dived:
         if settings.warm_start == "auto":
             _offer_hint(attempt)
@@ -323,7 +323,7 @@ def _auto(instance: LmemPacking, progress: PackingProgress, settings: Settings) 
 def _at_scale(attempt: Attempt, settings: Settings) -> None:
     """Dive, run the rules that remain, place all anew; in memory linear in blocks."""
     tuning = attempt.tuning
-    blocks, odd = attempt.blocks, constructive.dive.unsupported(attempt.blocks.rounded)
+    blocks, odd = attempt.blocks, local_search.cores.unsupported(attempt.blocks.rounded)
     if (
         blocks.b > tuning.greedy.scalable_from
         or constructive.valleys.meetings(blocks) > tuning.scale.crowded_pairs

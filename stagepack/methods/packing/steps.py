@@ -337,9 +337,9 @@ def dive_at_length(attempt: Attempt, settings: Settings) -> None:
     if not attempt.keep_going():
         return
     even = (
-        blocks.load >= tuning.cores.heavy * blocks.load.max(initial=0)
+        blocks.load >= tuning.scale.full * blocks.load.max(initial=0)
     ).mean() > tuning.scale.even
-    odd = bool(constructive.dive.unsupported(blocks.rounded))
+    odd = bool(local_search.cores.unsupported(blocks.rounded))
     if even or odd or constructive.valleys.meetings(blocks) > tuning.scale.crowded_pairs:
         quick = methods.quick.place_more(attempt, quick, enough=tuning.scale.poor)
         if odd and attempt.best is None:  # what may lie in few places is in the way

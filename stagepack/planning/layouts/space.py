@@ -33,7 +33,9 @@ LARGEST_SAMPLES = 4096
 
 
 def layouts(named: Named, given: Words, samples: int) -> Iterator[Layout]:
-    """Yield all layouts for so many `samples` of a step, but those that `given` excludes."""
+    """Yield all layouts of a model, `named`, for so many `samples` of a step, but those that `given`
+    excludes.
+    """
     alone = {name: word for name, word in given.items() if name != "pipeline"}
     whole = shares_of(named, {**alone, "tensor": 1, "data": 1, "expert": 1})
     devices = sum(node.devices for node in whole.nodes)
@@ -59,7 +61,10 @@ def layouts(named: Named, given: Words, samples: int) -> Iterator[Layout]:
 
 
 def require_layouts(named: Named, given: Words, samples: int) -> list[Layout]:
-    """Return all layouts; refuse where there is none."""
+    """Return all layouts, as :func:`layouts` yields them; refuse where there is none.
+
+    `named`, `given` and `samples` are those of :func:`layouts`.
+    """
     found = list(layouts(named, given, samples))
     if not found:
         said = [f"{name}={given[name]}" for name in (*DEGREES, "microbatch") if name in given]

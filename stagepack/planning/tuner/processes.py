@@ -242,7 +242,8 @@ class Run:
 
 
 def start(measure: Measure, options: JsonObject, limit: float | None) -> Run:
-    """Start a measurement; it writes to a file, not to the screen.
+    """Start to `measure` with some `options`, until a `limit` in seconds; it writes to a file, not
+    to the screen.
 
     Functions of modules begin in a fresh interpreter, since libraries of accelerators do not
     outlive a fork; others (of the script itself, of a notebook) in a copy of this process.
@@ -431,7 +432,7 @@ class Kept:
             return []
 
     def write(self, key: str, question: JsonObject, answers: list[Answer]) -> None:
-        """Keep all answers to a question."""
+        """Keep all `answers` to a `question`, by its `key`."""
         if self.folder is not None:
             document = {"question": question, "answers": [one.to_dict() for one in answers]}
             text = files.json_text(files.finite(document))

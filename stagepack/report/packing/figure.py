@@ -37,7 +37,8 @@ HEIGHT = 600
 def memory_maps(
     instance: LmemPacking, solutions: Sequence[PackingSolution], scale: str = "auto"
 ) -> Charts:
-    """Return a figure for every solution, on equal axes, and what is painted below them.
+    """Return a figure for each of an `instance`'s `solutions`, on equal axes, and what is painted
+    below them.
 
     `scale` is the axis of time, as for :func:`.plot`.  Rectangles are plain data: arrays in base64,
     what to write about each buffer.

@@ -135,7 +135,8 @@ def _cliques(instance: LmemPacking) -> Rectangles:
 
 
 def load(instance: LmemPacking, given: Rectangles, offsets: Array | None) -> tuple[Array, Array]:
-    """Return bytes in use as steps: from times[i] on, load[i] bytes, until times[i + 1].
+    """Return bytes in use of an `instance`, its rectangles `given`, as steps: from times[i] on,
+    load[i] bytes, until times[i + 1].
 
     Bytes that buffers share at equal `offsets` count once.  Without offsets pairs in place, which
     share only at equal ones, and exempt ones count twice.

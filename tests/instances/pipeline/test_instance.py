@@ -110,7 +110,7 @@ def test_arrays_that_make_no_sense(arguments: dict[str, Any], field: str) -> Non
     assert caught.value.remedy
 
 
-@pytest.mark.parametrize("capacity", ["4GB", [1, 2, 3]])
+@pytest.mark.parametrize("capacity", ["4 boxes", [1, 2, 3]])
 def test_a_capacity_that_cannot_be_read_is_shown(capacity: Any) -> None:
     told = f"cannot be read: {capacity}; give whole bytes: one number, or one for each of 2 devices"
     with pytest.raises(InputError, match=re.escape(told)):

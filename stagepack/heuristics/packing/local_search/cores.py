@@ -1,23 +1,25 @@
 """Packings built from a core: the blocks alive where memory is nearly full are placed first.
 
 In long instances, few sections are nearly full.  The blocks alive there, the core, are packed
-first, by dives and local search.  All others are placed greedily into the gaps.  Those that end too
-high are added to the core, and the process is repeated.  A few rounds reach the load bound or come
-within some thousandths of it.  Cost: a greedy placement of all blocks a round.  Source: own work.
+first, at the load by exact search, or else by dives and local search.  All others are placed
+outwards, level by level of the load, greedily into the gaps; where some end too high, exact search
+looks for places around what is fixed.  Those that still end too high are added to the core, and the
+process is repeated.  A few rounds reach the load bound or come within some thousandths of it.
+Cost: a greedy placement of all blocks a round.  Source: own work.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from stagepack.heuristics import effort
-from stagepack.heuristics.packing.constructive import valleys
-from stagepack.heuristics.packing.constructive.dive import ORDERS, place
-from stagepack.heuristics.packing.constructive.greedy import KeepGoing, place_in_order
+from stagepack.heuristics.packing.constructive import dive, valleys
+from stagepack.heuristics.packing.constructive.greedy import KeepGoing, place_in_order, whole
 from stagepack.heuristics.packing.constructive.rules import RULES, Measures
+from stagepack.heuristics.packing.exact_search import exact
 from stagepack.heuristics.packing.local_search import annealing
 from stagepack.heuristics.packing.tuning import TUNING, PackingTuning
 from stagepack.instances.packing import LmemPacking
@@ -26,6 +28,13 @@ from stagepack.instances.profile import Array
 
 COMPLETING = ("best-fit-lifetime", "classes", "best-fit-heaviest")
 """Rules that place the other blocks around a core."""
+
+
+def unsupported(blocks: Blocks) -> str:
+    """Return why cores do not cover `blocks`, or ''."""
+    if not blocks.linear or not whole(_freed(blocks)):
+        return "cores need blocks of full height in one piece: no gaps, circular time or ranges"
+    return ""
 
 
 def best(
@@ -38,7 +47,7 @@ def best(
     on_solution: Callable[[Array, str], None] | None = None,
     tuning: PackingTuning = TUNING,
 ) -> Array | None:
-    """Return the lowest packing found by rules and cores, of plain blocks.
+    """Return the lowest packing found by rules and cores, of the supported kind of blocks.
 
     None when time was over before the first packing.  Only packings better than `offsets`, int64
     (b,), if given, are reported to `on_solution`, with a source, at every improvement.  It stops at
@@ -47,7 +56,7 @@ def best(
     """
     bound = int(blocks.load.max(initial=0))
     goal = bound if target is None else max(target, bound)
-    found = _Found(blocks, goal, keep_going or (lambda: True), tuning)
+    found = _Found(_freed(blocks), goal, keep_going or (lambda: True), tuning, blocks.fixed)
     found.offer(offsets, "known")
     found.report = on_solution
     measures = Measures(blocks)
@@ -67,6 +76,7 @@ class _Found:
     target: int
     keep_going: KeepGoing
     tuning: PackingTuning
+    fixed: Array | None = None  # offsets of those that stay where they are; -1: free
     report: Callable[[Array, str], None] | None = None
     offsets: Array | None = None
     peak: int = 1 << 62
@@ -88,6 +98,7 @@ class _Found:
             RULES[name].order(measures),
             policy=RULES[name].policy,
             keep_going=self.keep_going,
+            placed=self.fixed,
             tuning=self.tuning,
         )
         self.offer(packed, name)
@@ -98,26 +109,35 @@ class _Cores:
 
     def __init__(self, found: _Found, measures: Measures) -> None:
         self.found, self.measures = found, measures
-        self.blocks, self.target, self.tuning = found.blocks, found.target, found.tuning
+        tuning = found.tuning
+        self.blocks, self.target, self.tuning = found.blocks, found.target, tuning
+        self.aim = self.target  # a peak that is tried for: the target, or somewhat more
         self.greatest = int(self.blocks.load.max())
-        # Of the core are those that live where most bytes do, and what has joined them.
-        self.core = measures.heaviest_load >= self.tuning.cores.heavy * self.greatest
+        # Of the core are those that live where most bytes do, what has joined them, what is fixed.
+        assert found.fixed is not None
+        self.fixed = found.fixed
+        full, self.start = tuning.scale.full, tuning.cores.heavy
+        if (measures.heaviest_load >= full * self.greatest).mean() > tuning.scale.even:
+            self.start = full  # no moment stands out: nearly all would join in small steps
+        heavy = measures.heaviest_load >= self.start * self.greatest
+        self.core = heavy | (self.fixed >= 0)
         # Of the last packing of the core and of what was placed around it; -1 for all others.
-        self.offsets = np.full(self.blocks.b, -1, dtype=np.int64)
+        self.offsets = self.fixed.copy()
         # Seconds of work that placing all others takes, by those that were placed last.
         self.completing = 0.0
 
     def run(self, seed: int) -> None:
         """Go on until the target is met, time is over, or rounds are."""
-        legs, filling, last = 6, 0.0, None
+        legs, filling, last, vain = 6, 0.0, None, 0
         for turn in range(self.tuning.cores.rounds):
             if turn and not self.found.keep_going():
                 return
             members = np.flatnonzero(self.core)
             packed = _pack_core(
-                _part(self.blocks, members),
+                _part(self.blocks, members, self.fixed),
                 self.offsets[members],
-                self.target,
+                last is None or last[0] < len(members),
+                self.aim,
                 seed + turn,
                 legs if turn else 2,
                 min(filling, self.tuning.cores.most_calls * self.tuning.annealing.leg),
@@ -127,17 +147,21 @@ class _Cores:
             if packed is None:
                 return
             peak = int((packed + self.blocks.size[members]).max())
-            if last == (len(members), peak) and peak > self.target:
+            if last == (len(members), peak) and peak > self.aim:
                 # The others would be placed as before.
                 legs = min(2 * legs, self.tuning.cores.most_calls)
                 continue
             last = len(members), peak
             self.offsets[:] = -1
             self.offsets[members] = packed
-            joining = self._place_others(max(self.target, peak), turn)
+            joining = self._place_others(max(self.aim, peak), turn)
             if joining is None:
                 return
             self.core[joining] = True
+            reached, vain = self.found.peak <= self.aim, vain + 1
+            if reached or vain == self.tuning.cores.vain:  # half the way, down or up
+                low = self.target if reached else self.aim
+                self.aim, last, vain = (low + self.found.peak) // 2, None, 0
             if not len(joining):
                 legs *= 2
             legs = min(legs, self.tuning.cores.most_calls)
@@ -146,12 +170,16 @@ class _Cores:
     def _place_others(self, goal: int, turn: int) -> Array | None:
         """Place the others, level by level, the heavy ones first; return what should join the core.
 
-        None when the target is met, or time is over.  Early turns go no further than the level that
-        shows what should join, nor does any once it is no lower than the lowest packing known.
+        None when the target is met, or time is over.  But for the first, a turn goes no further
+        than the level that shows what should join, unless it is much lower than the lowest packing
+        known.
         """
         others, began = np.count_nonzero(~self.core), effort.spent()
         joining = np.empty(0, dtype=np.int64)
+        worth = self.aim + self.tuning.cores.worth * (self.found.peak - self.aim)
         for level in (*self.tuning.cores.levels, 0.0):
+            if level >= self.start:
+                continue
             heavy = self.measures.heaviest_load >= level * self.greatest
             members = np.flatnonzero(self.core | heavy)
             # The last level is everything; it is not cut out again.
@@ -163,32 +191,42 @@ class _Cores:
             if not tries:
                 return None
             over, peak, chosen = min(tries, key=lambda item: item[:2])
+            if over and goal == self.aim:
+                around = _part(self.blocks, members, self.offsets)
+                found = _search(around, goal, going, chosen, tuning=self.tuning)
+                over, chosen = (over, chosen) if found is None else (0, found)
             self.offsets[members] = chosen
             if over:
                 # What sticks out in the packings that are nearly as good joins as well.
-                similar = [option for count, _, option in tries if count <= 2 * over + 2]
-                high = [
-                    part.size + option > goal
-                    for option in similar
-                    if over <= self.tuning.cores.joining
-                ]
-                joining = members[np.logical_or.reduce(high)] if high else members[:0]
-                joining = joining[~self.core[joining]]
+                near = 2 * over + 2 if over <= self.tuning.cores.joining else over
+                similar = [option for count, _, option in tries if count <= near]
+                high = members[np.logical_or.reduce([part.size + o > goal for o in similar])]
+                joining = np.union1d(joining, high[~self.core[high]])
                 goal = max(goal, peak)
-            around = len(members) - int(np.count_nonzero(self.core))
-            self.completing = (effort.spent() - began) * others / max(1, around)
+            done = len(members) - int(np.count_nonzero(self.core))
+            self.completing = (effort.spent() - began) * others / max(1, done)
             if whole:
                 self.found.offer(self.offsets.copy(), "core")
-                return None if self.found.peak <= self.target else joining
-            if len(joining) and (
-                0 < turn <= self.tuning.cores.hasty_rounds or goal >= self.found.peak
-            ):
+                if self.found.peak <= self.target:
+                    return None
+            hasty = turn and (turn <= self.tuning.cores.hasty_rounds or goal > worth)
+            if len(joining) and (hasty or goal >= self.found.peak):
                 break
         return joining
 
 
-def _part(blocks: Blocks, members: Array) -> Blocks:
-    """Return some of the blocks as an instance of their own."""
+def _freed(blocks: Blocks) -> Blocks:
+    """Return the blocks without the ranges of those that are fixed, which are placed as such."""
+    blocks = blocks.open
+    if not (blocks.fixed[np.diff(blocks.range_ptr) > 0] >= 0).all():
+        return blocks
+    none, free = np.zeros(0, dtype=np.int64), np.full(blocks.b, -1, dtype=np.int64)
+    ptr = np.zeros(blocks.b + 1, dtype=np.int64)
+    return replace(blocks, range_ptr=ptr, range_low=none, range_high=none, fixed=free)
+
+
+def _part(blocks: Blocks, members: Array, fixed: Array | None = None) -> Blocks:
+    """Return some of the blocks as an instance of their own, at offsets `fixed` but for -1."""
     return Blocks.of(
         LmemPacking.from_arrays(
             blocks.size[members],
@@ -196,13 +234,37 @@ def _part(blocks: Blocks, members: Array) -> Blocks:
             blocks.time[blocks.end[members] - 1] + 1,
             alignment=blocks.alignment[members],
             segment=blocks.segment or None,
+            fixed=None if fixed is None else fixed[members],
         )
     ).open
+
+
+def _search(
+    blocks: Blocks,
+    target: int,
+    keep_going: KeepGoing,
+    known: Array | None = None,
+    *,
+    tuning: PackingTuning,
+) -> Array | None:
+    """Return a packing at the `target` by exact search; parts of `known` that are low stay."""
+    meetings = int(Measures(blocks).meetings.sum())
+    if meetings > tuning.cores.searched_meetings or exact.unsupported(blocks, tuning=tuning):
+        return None
+    until = effort.spent() + tuning.cores.searched
+    return exact.decide(
+        blocks,
+        target,
+        keep_going=lambda: effort.spent() < until and keep_going(),
+        warm=known,
+        tuning=tuning,
+    ).offsets
 
 
 def _pack_core(
     core: Blocks,
     before: Array,
+    grown: bool,
     target: int,
     seed: int,
     legs: int,
@@ -211,16 +273,19 @@ def _pack_core(
     *,
     tuning: PackingTuning,
 ) -> Array | None:
-    """Return the lowest packing of the core by dives, rules and, failing these, local search.
+    """Return the lowest packing of the core: by exact search, dives, rules or local search.
 
     `before` is where its blocks were in the last round, those that have joined too high; -1: there
-    was none.  `filling` seconds of work, or more, go to valleys where many meet.
+    was none.  Where it has `grown` it is searched for a packing at the target.  `filling` seconds
+    of work, or more, go to valleys where many meet.
     """
     measures = Measures(core)
     found = _Found(core, target, keep_going, tuning)
-    if (before >= 0).all():  # what was built would be built again
+    if grown:
+        found.offer(_search(core, target, keep_going, tuning=tuning), "exact")
+    if found.peak > target and (before >= 0).all():  # what was built would be built again
         found.offer(before, "last round")
-    else:
+    elif found.peak > target:
         _build(found, measures)
     meetings = int(measures.meetings.sum())
     if found.offsets is None or found.peak <= target:
@@ -244,10 +309,11 @@ def _build(found: _Found, measures: Measures) -> None:
     """Pack the core by dives and rules; by one rule where many meet, as valleys are filled then."""
     core, going, tuning = found.blocks, found.keep_going, found.tuning
     crowded = int(measures.meetings.sum()) > tuning.cores.refilled_meetings
-    for keys in ORDERS.values() if core.b <= tuning.cores.dived_blocks and not crowded else ():
+    dived = core.b <= tuning.cores.dived_blocks and not crowded and not dive.unsupported(core)
+    for keys in dive.ORDERS.values() if dived else ():
         if found.peak > found.target:
             order = np.lexsort(keys(measures)[::-1])
-            found.offer(place(core, order, keep_going=going, tuning=tuning), "dive")
+            found.offer(dive.place(core, order, keep_going=going, tuning=tuning), "dive")
     for name in COMPLETING[:1] if crowded else COMPLETING:
         few = core.b <= tuning.greedy.scalable_from
         if found.peak > found.target and (few or RULES[name].scalable):
