@@ -5,12 +5,14 @@ times are longest paths.  B and W stand for the gradients of inputs and weights;
 it right after B.  Rules that leave a number open, such as the microbatches of a group, give one
 order for each; the best that fits into the memory counts.
 
-Cost: O(n log(n)) for n operations and an order, O(n + arcs) for its times.  Every rule names its
-source.
+Cost: O(n log(n)) for n operations and an order, O(n + arcs) for its times.  Source: every rule
+names its own.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -20,6 +22,9 @@ from stagepack.heuristics.schedule import folds
 from stagepack.heuristics.schedule.patterns import F, Look, Moments, Pattern, by_moment, columns
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
+
+EACH = 20
+"""Steps of another order, for each operation."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +55,14 @@ def apply(
     instance: PipelineSchedule,
     look: Look | None = None,
     affords: Callable[[int], bool] | None = None,
+    operations: float = math.inf,
 ) -> tuple[ScheduleSolution | None, str]:
     """Return the best schedule with orders of a rule, or None and the reason.
 
     The reason names the device of which the rule breaks the memory limit most, and by how much: of
     several orders, that of the one which breaks it least.  `affords` says whether so many steps of
-    timing the orders end in time; see :meth:`.Timing.timely`.
+    timing the orders end in time; see :meth:`.Timing.timely`.  Of several orders only so many are
+    looked at as have so many `operations` together, the first in any case.
     """
     from stagepack.heuristics.schedule.timing import Timing  # compiled code, loaded when used
 
@@ -68,7 +75,10 @@ def apply(
     reason = f"{rule.name} makes operations of this instance wait for one another"
     found: ScheduleSolution | None = None
     least = value = None
-    for order in rule.orders(instance, look):
+    most_orders = max(1, int(min(operations / timing.n, timing.n + 1)))
+    for order in itertools.islice(rule.orders(instance, look), most_orders):
+        if (found or least) and affords and not affords(EACH * timing.n):
+            break
         excess = timing.peaks(order) - limit
         worst = int(excess.argmax())
         if excess[worst] > 0:
@@ -403,6 +413,7 @@ RULES = {
             _first_of(_trained, _chain, _dealt),
             "all forward operations of a round of stages after the other, then back likewise",
             "Lamy-Poirier 2022, Breadth-first pipeline parallelism (arXiv 2211.05953)",
+            start=False,  # devices do what they do in gpipe
         ),
         Rule(
             "interleaved-zero-bubble",
