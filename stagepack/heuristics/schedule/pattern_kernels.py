@@ -66,7 +66,8 @@ def _due(slots: Slots, d: int) -> int:
     while left > 0:
         left -= slots.kind[d, t] == B
         t += 1
-    return max(t, slots.weights[d, 1])
+    last: int = slots.weights[d, 1]
+    return max(t, last)
 
 
 @step

@@ -114,7 +114,7 @@ OTHERS = json.loads((DATA / "pattern_orders.json").read_text())
 
 def only_order(name: str, instance: PipelineSchedule) -> list[int]:
     (order,) = RULES[name].orders(instance, lambda _: None)
-    return order.tolist()
+    return list(order.tolist())
 
 
 def as_written(instance: PipelineSchedule, orders: list[str]) -> list[int]:
