@@ -1,7 +1,7 @@
 """Pipeline schedules: known rules beside the optimum.
 
     python -m benchmarks.schedules [--quick] [--limit 20] [--csv FILE]
-                                   [--only table,layouts,torch,cases,cp-sat]
+                                   [--only table,layouts,rules,torch,cases,cp-sat]
 
 table   p in 2, 4, 8, 16 devices, m in p, 2p, 4p, 8p microbatches, uniform durations (f = b = w) and
         random ones in 10..120; F takes two units of memory of which B and W release one each, and
@@ -11,6 +11,10 @@ table   p in 2, 4, 8, 16 devices, m in p, 2p, 4p, 8p microbatches, uniform durat
         and the same limit in bytes
 layouts those of `benchmarks.layouts` after 2, 10 and 20 seconds of CPU, compilation not counted:
         the best rule, `auto`, its bound and the gap between them; --named "V*" takes some
+rules   every rule against `auto` after 2 seconds of CPU within the same memory, on drawn settings,
+        --settings 0:400: p in 2..32 devices, v in 1..4 stages each in a loop, a V, waves or two
+        ways, m in p..8p microbatches, stages, F, B and W unlike, latencies, and memory from the
+        least up to that of 1F1B, or what a rule takes; objective makespan
 torch   the rules of `torch.distributed.pipelining` against `auto` within the memory of each: stages
         as those of GPTs, the first a little longer and the last more so, all a few percent apart,
         on p in 4, 8, 16, 32 devices with v in 1, 2, 4 stages each, m in p, 2p microbatches, latency
@@ -51,7 +55,7 @@ from benchmarks.layouts import gpt, layouts, line_of
 from stagepack.catalog import BEST_KNOWN
 from stagepack.heuristics.schedule.rules import RULES, apply
 from stagepack.heuristics.schedule.timing import Timing
-from stagepack.instances.schedule import PipelineSchedule
+from stagepack.instances.schedule import PipelineSchedule, least_memory
 from stagepack.result import Result, Status
 
 AUTHORS = {
@@ -67,6 +71,12 @@ SEARCHED = 2.0
 
 MOMENTS = (2.0, 10.0, 20.0)
 """Seconds of CPU after which layouts are looked at."""
+
+LAID = ("chain", "loop", "loop", "V", "V", "waves", "chimera", "bitpipe")
+"""Layouts of drawn settings, as often as they come up."""
+
+MOST_OPERATIONS = 40_000
+"""Operations of a drawn setting."""
 
 CASES = "schedule/zero-bubble/"
 """What the names of the hard cases begin with."""
@@ -233,6 +243,93 @@ def against_torch(quick: bool, limit: float) -> Iterator[dict[str, Any]]:
             }
 
 
+def drawn_setting(seed: int) -> PipelineSchedule:
+    """Return the setting of a seed: a layout of stages, and a limit on memory."""
+    draw = np.random.default_rng([48, seed])
+    while True:
+        layout = LAID[int(draw.integers(len(LAID)))]
+        d = int(draw.choice([2, 4, 6, 8, 12, 16, 24, 32]))
+        v = {"chain": 1, "V": 2, "waves": 4, "chimera": 1, "bitpipe": 2}.get(layout, 0)
+        v = v or int(draw.integers(2, 5))
+        m = (
+            int(draw.integers(d, 8 * d + 1))
+            if draw.random() < 0.3
+            else d * int(draw.integers(1, 9))
+        )
+        ways = 2 if layout in ("chimera", "bitpipe") else 1
+        m = max(m // ways, 1)
+        if d * v * ways * m * 3 <= MOST_OPERATIONS:
+            break
+    line = [*range(d)]
+    zigzag = [line[::-1] if turn % 2 and layout != "loop" else line for turn in range(v)]
+    devices = [at for part in zigzag for at in part]
+    p = len(devices) * ways
+    devices += [d - 1 - at for at in devices] if ways == 2 else []
+    split = bool(draw.random() < 0.75)
+    spread = float(draw.choice([0.0, 0.02, 0.3]))
+    base = draw.uniform(200, 2000)
+    columns = [
+        (base * share * draw.uniform(1 - spread, 1 + spread, p)).astype(int) + 1
+        for share in (1.0, draw.uniform(0.5, 1.5), draw.uniform(0.2, 1.2))
+    ]
+    columns[0][[0, -1]] += (base * draw.uniform(0, 0.4, 2)).astype(int)
+    forward, backward, weight = columns
+    free = PipelineSchedule.from_arrays(
+        forward,
+        backward if split else backward + weight,
+        weight if split else None,
+        microbatches=m,
+        devices=devices,
+        edges=[(s, s + 1) for s in range(p - 1) if ways == 1 or s != p // 2 - 1],
+        latency=int(base * draw.choice([0.0, 0.02, 0.2])),
+        memory_forward=2,
+        memory_backward=-1 if split else -2,
+        memory_weight=-1 if split else 0,
+        name=f"{layout} p={d} v={v} m={m * ways} seed {seed}",
+    )
+    least, most = least_memory(free), 2 * v * d  # what d microbatches hold
+    share = draw.random()
+    if draw.random() < 0.5:
+        return free.replace(limit=(least + share * (most - least).clip(0)).astype(int))
+    taken = [peaks for name in RULES for peaks in [peaks_of(name, free)] if peaks is not None]
+    return free.replace(limit=taken[int(share * len(taken))])
+
+
+def peaks_of(name: str, free: PipelineSchedule) -> Any:
+    """Return the memory that a rule's schedule takes on each device; None where it has none."""
+    solution, _ = apply(RULES[name], free)
+    if solution is None:
+        return None
+    timing = Timing(free)
+    return timing.peaks(timing.order_of(solution.start))
+
+
+def against_rules(first: int, end: int, limit: float) -> Iterator[dict[str, Any]]:
+    """Yield the rules of drawn settings, and what `auto` makes of these in `limit` seconds."""
+    for seed in range(first, end):
+        instance = drawn_setting(seed)
+        values = {}
+        for name, rule in RULES.items():
+            solution, _ = apply(rule, instance)
+            if solution is not None:
+                values[name] = int(instance.evaluate(solution))
+        least = min(values.values(), default=None)
+        line = {
+            "setting": instance.name,
+            "operations": len(instance.operations),
+            "best rules": " ".join(name for name in values if values[name] == least) or "-",
+            "value": "-" if least is None else least,
+        }
+        if limit:
+            result = solved(instance, "auto", limit)
+            found = result.objective
+            above = None if least is None or found is None else 100 * (found / least - 1)
+            line["auto"] = found or "-"
+            line["above %"] = "-" if above is None else f"{above:.2f}"
+            line["gap %"] = "-" if result.gap is None else f"{100 * result.gap:.2f}"
+        yield line
+
+
 def cases(limit: float) -> list[dict[str, Any]]:
     """Return what `auto` and `cp-sat` make of the authors' hard cases."""
     found = []
@@ -314,6 +411,11 @@ def laid_out_as(pattern: str) -> list[dict[str, Any]]:
 
 def in_child(given: argparse.Namespace) -> None:
     """Write the lines of one part as they are found."""
+    if given.only == "rules":
+        first, end = map(int, given.settings.split(":"))
+        for line in against_rules(first, end, given.limit):
+            print(json.dumps(line), flush=True)
+        return
     if given.only == "torch":
         for line in against_torch(given.quick, given.limit):
             print(json.dumps(line), flush=True)
@@ -328,8 +430,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="p up to 4, m up to 2p, five seeds")
     parser.add_argument("--limit", type=float, default=20, help="seconds for auto and cp-sat")
-    parser.add_argument("--only", default="table,layouts,torch,cases,cp-sat", help="parts, by name")
+    parser.add_argument(
+        "--only", default="table,layouts,rules,torch,cases,cp-sat", help="parts, by name"
+    )
     parser.add_argument("--named", default="*", help="layouts, such as 'V p=8 *'")
+    parser.add_argument("--settings", default="0:400", help="drawn settings, from and to")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--csv", type=Path, help="write the table there, too")
     given = parser.parse_args()
@@ -345,6 +450,10 @@ def main() -> None:
         title = "rules of torch.distributed.pipelining, auto in the memory of each, makespan"
         quick = ["--quick"] if given.quick else []
         show(console, title, by_child("--only", "torch", "--limit", str(given.limit), *quick))
+    if "rules" in parts:
+        limit = "0" if given.quick else str(MOMENTS[0])
+        found = by_child("--only", "rules", "--limit", limit, "--settings", given.settings)
+        show(console, "rules on drawn settings, auto in the same memory, makespan", found)
     if "cases" in parts:
         show(console, "zero-bubble's hard cases, longest span", cases(given.limit))
     if "cp-sat" in parts:

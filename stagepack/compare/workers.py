@@ -88,8 +88,8 @@ class Run:
             self.queue.append(cell)
 
     def carry_out(self, executor: Executor | None, chunk: int, jobs: int) -> None:
-        """Run the cells on an `executor`, `chunk` of them at a time; in so many children, `jobs`; or
-        here, without any.
+        """Run the cells on an `executor`, `chunk` of them at a time; in so many children as there
+        are `jobs`; or here, without any.
         """
         if executor is not None:
             self.on_executor(executor, chunk)

@@ -40,7 +40,7 @@ class OwnProgress(Generic[SolutionT]):
     """
 
     def __init__(self, name: str, instance: Instance, progress: Progress[SolutionT]) -> None:
-        """Take the `name` of the callable, the `instance` that it solves, and the run's `progress`."""
+        """Take the `name` of what solves, the `instance`, and the `progress` of the run."""
         self._name, self._instance, self._progress = name, instance, progress
 
     def offer(self, answer: Any) -> bool:

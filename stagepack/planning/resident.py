@@ -273,8 +273,8 @@ class Resident(Tries):
     ) -> Outcome:
         """Go on with stages, their `schedule` and its answer: place what they keep.
 
-        `cut` are the stages, `timed` the answer; `least` is a bound on that schedule, and `lent` that
-        of an :class:`.Attempt`.
+        `cut` are the stages, `timed` the answer; `least` is a bound on that schedule, and `lent`
+        that of an :class:`.Attempt`.
         """
         partition: Any = cut.instance
         in_flight = partition.microbatches

@@ -32,10 +32,9 @@ from stagepack.heuristics.schedule import (
     annealing,
     effort,
     greedy,
-    programs,
-    rule_kernels,
     rules,
     sequences,
+    squeezing,
     timing,
     timing_kernels,
     trips,
@@ -51,7 +50,7 @@ from stagepack.instances.pipeline import ranges as pipeline_ranges
 from stagepack.instances.schedule import Objective, PipelineSchedule
 from stagepack.progress import Progress
 from tests.heuristics.phases.test_remat import MANY, step_of
-from tests.heuristics.schedule.cases import looped
+from tests.heuristics.schedule.cases import looped, vee
 from tests.heuristics.schedule.test_trips import chain
 from tests.instances.groups.networks import block
 from tests.random_phases import random_phases
@@ -118,9 +117,12 @@ def pipeline(**other: Any) -> PipelineSchedule:
 
 
 def ruled() -> object:
-    lone = pipeline(devices=[0, 1, 2])
-    orders = rules.one_by_one(pipeline(), int), rules.in_groups(lone, int)
-    return [None if order is None else order.tolist() for order in orders]
+    orders = [
+        [order.tolist() for order in rules.RULES[name].orders(vee(3, 5), int)]
+        for name in ("v-half", "v-1f1b")
+    ]
+    assert all(orders)
+    return orders
 
 
 def listed() -> object:
@@ -180,7 +182,7 @@ def labelled() -> object:
 
 
 SCHEDULES = {
-    "rules": Search(places(programs, "PART"), places(rule_kernels, "unroll", "grouped"), ruled),
+    "rules": Search(places(squeezing, "PART"), places(squeezing, "squeeze"), ruled, 10),
     "lists": Search(places(greedy, "PART"), places(greedy, "list_schedule"), listed),
     "timing": Search(
         places(timing, "PART"),

@@ -16,6 +16,7 @@ import numpy as np
 from stagepack.heuristics.schedule.effort import Looks
 from stagepack.heuristics.schedule.greedy_kernels import B, F, Policy, W
 from stagepack.heuristics.schedule.lower_bounds import bounds
+from stagepack.heuristics.schedule.lower_bounds.queues import round_trips
 from stagepack.heuristics.schedule.lower_bounds.ramps import Ramps
 from stagepack.heuristics.schedule.rules import depths
 from stagepack.heuristics.schedule.timing_kernels import FAR
@@ -87,14 +88,7 @@ def _caps(
     least = Ramps(instance, looks).warm_up(lower)
     if least is not None:
         caps.insert(0, least)
-    trip = np.zeros(instance.p, dtype=np.int64)  # from the start of F to that of B
-    consumers, first = instance.consumers, instance.consumers.first.tolist()
-    for s in reversed(instance.order):
-        here = slice(first[s], first[s + 1])
-        then = consumers.stage[here]
-        ways = trip[then] + instance.backward[then] + 2 * consumers.lag[here]
-        trip[s] = instance.forward[s] + ways.max(initial=0)
-        looks.at(tuning.setup_price + len(then))
+    trip = round_trips(instance, looks)
     shortest = float((instance.work / most.max()).max()) / 3
     longest = max(shortest, float(trip.max()))
     periods = np.geomspace(shortest, longest, tuning.periods)

@@ -1,22 +1,30 @@
 """The known rules of pipeline schedules: the order in which each device runs its operations.
 
-A rule fixes orders, independent of durations; the times are longest paths.  B and W stand for the
-gradients of inputs and weights; rules without W run it right after B.
+A rule gives operations moments, independent of durations; devices run them in this order, and the
+times are longest paths.  B and W stand for the gradients of inputs and weights; rules without W run
+it right after B.  Rules that leave a number open, such as the microbatches of a group, give one
+order for each; the best that fits into the memory counts.
 
-Cost: O(operations) for orders, O(operations + arcs) for times.  Every rule names its source.
+Cost: O(n log(n)) for n operations and an order, O(n + arcs) for its times.  Source: every rule
+names its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from stagepack.heuristics.schedule.effort import PART
-from stagepack.heuristics.schedule.programs import B, F, Look, Program, W, stage_by_stage
+from stagepack.heuristics.schedule import folds
+from stagepack.heuristics.schedule.patterns import F, Look, Moments, Pattern, by_moment, columns
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import PipelineSchedule, ScheduleSolution
+
+EACH = 20
+"""Steps of another order, for each operation."""
 
 
 @dataclass(frozen=True)
@@ -24,9 +32,9 @@ class Rule:
     """A way to order the operations of every device."""
 
     name: str  # what the method is called
-    # What each device runs, one device after another, shape (n,), of an instance that the rule
-    # supports; it is given a :data:`.programs.Look`, too.  O(operations).
-    order: Callable[[PipelineSchedule, Look], Array]
+    # Moments of the operations of an instance that the rule supports; it is given a
+    # :data:`.patterns.Look`, too.  O(operations) each.
+    moments: Callable[[PipelineSchedule, Look], Moments]
     # '' or one line saying why the rule does not apply to an instance.
     unsupported: Callable[[PipelineSchedule], str]
     # One line for people, and who published it.
@@ -34,6 +42,12 @@ class Rule:
     source: str
     # '' or one line on what the rule's schedule of an instance needs beside it.
     remark: Callable[[PipelineSchedule], str] = lambda _: ""
+    # Whether ``auto`` starts with it.
+    start: bool = True
+
+    def orders(self, instance: PipelineSchedule, look: Look) -> Iterator[Array]:
+        """Yield what each device runs, one device after another, shape (n,)."""
+        return (by_moment(instance, moment, look) for moment in self.moments(instance, look))
 
 
 def apply(
@@ -41,12 +55,14 @@ def apply(
     instance: PipelineSchedule,
     look: Look | None = None,
     affords: Callable[[int], bool] | None = None,
+    operations: float = math.inf,
 ) -> tuple[ScheduleSolution | None, str]:
-    """Return the best schedule with the orders of a rule, or None and the reason.
+    """Return the best schedule with orders of a rule, or None and the reason.
 
-    The reason names the device of which the rule breaks the memory limit most, and by how much.
-    `affords` says whether so many steps of timing the orders end in time; see
-    :meth:`.Timing.timely`.
+    The reason names the device of which the rule breaks the memory limit most, and by how much: of
+    several orders, that of the one which breaks it least.  `affords` says whether so many steps of
+    timing the orders end in time; see :meth:`.Timing.timely`.  Of several orders only so many are
+    looked at as have so many `operations` together, the first in any case.
     """
     from stagepack.heuristics.schedule.timing import Timing  # compiled code, loaded when used
 
@@ -55,52 +71,58 @@ def apply(
         return None, reason
     look = look or _unseen
     timing = Timing(instance, look)
-    order = rule.order(instance, look)
-    excess = timing.peaks(order) - timing.graph.limit
-    worst = int(excess.argmax())
-    if excess[worst] > 0:
-        limit = int(timing.graph.limit[worst])
-        return None, (
-            f"{rule.name} needs {limit + int(excess[worst]):,} on {instance.device_name(worst)}, "
-            f"{int(excess[worst]):,} more than the limit of {limit:,}"
-        )
-    start = timing.timely(order, affords) if affords else timing.best(order)
-    if start is None:
-        return None, f"{rule.name} makes operations of this instance wait for one another"
-    return ScheduleSolution.of(instance, start), ""
+    limit = timing.graph.limit
+    reason = f"{rule.name} makes operations of this instance wait for one another"
+    found: ScheduleSolution | None = None
+    least = value = None
+    most_orders = max(1, int(min(operations / timing.n, timing.n + 1)))
+    for order in itertools.islice(rule.orders(instance, look), most_orders):
+        if (found or least) and affords and not affords(EACH * timing.n):
+            break
+        excess = timing.peaks(order) - limit
+        worst = int(excess.argmax())
+        if excess[worst] > 0:
+            if least is None or excess[worst] < least:
+                least, most = int(excess[worst]), int(limit[worst])
+                reason = (
+                    f"{rule.name} needs {most + least:,} on {instance.device_name(worst)}, "
+                    f"{least:,} more than the limit of {most:,}"
+                )
+            continue
+        start = timing.timely(order, affords) if affords else timing.best(order)
+        if start is None:
+            continue
+        solution = ScheduleSolution.of(instance, start)
+        cycles = int(instance.evaluate(solution))
+        look(len(start))
+        if value is None or cycles < value:
+            found, value = ScheduleSolution.of(instance, start.copy()), cycles
+    return found, "" if found is not None else reason
 
 
 def _unseen(steps: int) -> None:
     """Look at nothing."""
 
 
-# ---------------------------------------------------------------------- one stage a device
+# ---------------------------------------------------------------------- any layout
 
 
 def one_by_one(instance: PipelineSchedule, look: Look) -> Array:
     """Return the order that finishes one microbatch after the other: in the least memory, mostly.
 
-    All F's of a microbatch, then B and W of every stage, the last stages first.  O(operations).
+    All F's of a microbatch, then B and W of every stage, the last stages first.  O(n log(n)).
     """
-    program = Program(instance, look)
-    microbatches = instance.microbatches.tolist()
-    for stages in _own(instance):
-        done = 0
-        for m in sorted({microbatches[s] for s in stages}):
-            stages = [s for s in stages if microbatches[s] > done]
-            back = [(s, kind) for s in reversed(stages) for kind in (B, W)]
-            program.run(m - done, *((s, F) for s in stages), *back)
-            done = m
-    return program.order
+    turn, p = _turn(instance), instance.p
+    back = 3 * p - 2 * turn
+    pattern = Pattern(columns(turn, back, back + 1), 0, 1, 4 * p + 2)
+    return by_moment(instance, pattern.moments(instance, look), look)
 
 
 def in_groups(instance: PipelineSchedule, look: Look) -> Array | None:
     """Return GPipe group after group, each of as many microbatches as every stage can hold.
 
-    None where a device has several stages, or where one microbatch does not fit.  O(operations).
+    None where a device has several stages, or where one microbatch does not fit.  O(n log(n)).
     """
-    from stagepack.heuristics.schedule.rule_kernels import grouped  # loaded when used
-
     if not instance.training or instance.d < instance.p:
         return None
     size = int(instance.microbatches.max())
@@ -112,27 +134,8 @@ def in_groups(instance: PipelineSchedule, look: Look) -> Array | None:
     look(instance.p)
     if size < 1:
         return None
-    operations = instance.operations
-    stages = np.argsort(instance.devices)
-    ends = np.cumsum(operations.kinds * operations.microbatches[stages])
-    order = np.empty(len(operations), dtype=np.int64)
-    base, m = operations.base, operations.microbatches
-    done = place = 0
-    while place < len(order):
-        more = max(done + 1, int(np.searchsorted(ends, place + PART, side="right")))
-        written = grouped(base, m, operations.kinds, size, stages[done:more], order, place)
-        look(written - place)
-        done, place = more, written
-    return order
-
-
-def _own(instance: PipelineSchedule) -> list[list[int]]:
-    """Return the stages of each device, producers before consumers."""
-    found: list[list[int]] = [[] for _ in range(instance.d)]
-    devices = instance.devices.tolist()
-    for s in instance.order:
-        found[devices[s]].append(s)
-    return found
+    begin = np.tile(np.array([0, 2 * size, 2 * size + 1]), (instance.p, 1))
+    return by_moment(instance, Pattern(begin, 2, size, 4 * size).moments(instance, look), look)
 
 
 def depths(instance: PipelineSchedule) -> Array:
@@ -144,48 +147,42 @@ def depths(instance: PipelineSchedule) -> Array:
     return depth
 
 
-def _gpipe(instance: PipelineSchedule, look: Look) -> Array:
-    """Return all F's, then all B's, each followed by its W."""
-    if instance.d == instance.p:
-        m = instance.microbatches
-        return stage_by_stage(instance, look, (m, (F,)), (m, (B, W)))
-    program = Program(instance, look)
-    for stages in _own(instance):
-        for s in stages:
-            program.run(int(instance.microbatches[s]), (s, F))
-        for s in reversed(stages):
-            program.run(int(instance.microbatches[s]), (s, B), (s, W))
-    return program.order
+def _turn(instance: PipelineSchedule) -> Array:
+    """Return how many stages come before each one, producers before consumers."""
+    turn = np.empty(instance.p, dtype=np.int64)
+    turn[list(instance.order)] = np.arange(instance.p)
+    return turn
 
 
-def _ramped(instance: PipelineSchedule, look: Look, warm_up: Array, lag: Array) -> Array:
-    """Return orders of `warm_up` F's, then B and F in turn; W comes `lag` B's after its own."""
-    m = instance.microbatches
-    behind = np.minimum(lag, m)
-    return stage_by_stage(
-        instance,
-        look,
-        (np.minimum(warm_up, m), (F,)),
-        (behind, (B, F)),
-        (m - behind, (B, W, F)),
-        (behind, (W,)),
-    )
+def _gpipe(instance: PipelineSchedule, look: Look) -> Moments:
+    """Yield all F's, then all B's, each followed by its W; stage after stage."""
+    turn, each = _turn(instance), 2 * int(instance.microbatches.max())
+    back = each * (2 * instance.p - turn)
+    yield Pattern(columns(each * turn, back, back + 1), 2).moments(instance, look)
 
 
-def _one_f_one_b(instance: PipelineSchedule, look: Look) -> Array:
-    """Return orders with as many F's ahead as stages follow; W's come right after B."""
+# ---------------------------------------------------------------------- one stage a device
+
+
+def _ramped(instance: PipelineSchedule, look: Look, ahead: Array, lag: Array) -> Moments:
+    """Yield orders of `ahead` F's, then B and F in turn; W comes `lag` B's after its own."""
+    yield Pattern(columns(2 - 3 * ahead, 0 * ahead, 1 + 3 * lag), 3).moments(instance, look)
+
+
+def _one_f_one_b(instance: PipelineSchedule, look: Look) -> Moments:
+    """Yield orders with as many F's ahead as stages follow; W's come right after B."""
     depth = depths(instance)
     return _ramped(instance, look, depth, 0 * depth)
 
 
-def _zb_h1(instance: PipelineSchedule, look: Look) -> Array:
-    """Return orders of 1F1B, with W's as many B's late as the stage is from the first."""
+def _zb_h1(instance: PipelineSchedule, look: Look) -> Moments:
+    """Yield orders of 1F1B, with W's as many B's late as the stage is from the first."""
     depth = depths(instance)
     return _ramped(instance, look, depth, depth.max() - depth)
 
 
-def _zb_h2(instance: PipelineSchedule, look: Look) -> Array:
-    """Return orders with almost twice the F's ahead, and W's twice as late."""
+def _zb_h2(instance: PipelineSchedule, look: Look) -> Moments:
+    """Yield orders with almost twice the F's ahead, and W's twice as late."""
     depth = depths(instance)
     return _ramped(instance, look, 2 * depth - 1, 2 * (depth.max() - depth))
 
@@ -224,7 +221,7 @@ def _first_of(*tests: Callable[[PipelineSchedule], str]) -> Callable[[PipelineSc
     return reason
 
 
-# ---------------------------------------------------------------------- several stages a device
+# ---------------------------------------------------------------------- stages in a loop
 
 
 def _dealt(instance: PipelineSchedule) -> str:
@@ -244,108 +241,79 @@ def _looped(instance: PipelineSchedule) -> str:
     return ""
 
 
-def _interleaved(instance: PipelineSchedule, look: Look) -> Array:
-    """Return orders of Megatron-LM: two F's further ahead on every device before."""
-    return _in_rounds(instance, look, hop=2)
+def _each(instance: PipelineSchedule) -> int:
+    """Return the microbatches of a round, at least one for every device where there are so many."""
+    m = int(instance.microbatches[0])
+    return m // max(1, m // instance.d)
 
 
-def _interleaved_zero_bubble(instance: PipelineSchedule, look: Look) -> Array:
-    """Return orders with one F further ahead, and W's one B later, device by device."""
-    return _in_rounds(instance, look, hop=1, behind=1)
+def _interleaved(instance: PipelineSchedule, look: Look) -> Moments:
+    """Yield the order of Megatron-LM: two F's further ahead on every device before."""
+    yield _in_rounds(instance, look, _each(instance), hop=2)
 
 
-def _in_rounds(instance: PipelineSchedule, look: Look, *, hop: int, behind: int = 0) -> Array:
-    """Return orders of F's ahead, then F and B in turn, chunk by chunk in rounds of microbatches.
+def _interleaved_zero_bubble(instance: PipelineSchedule, look: Look) -> Moments:
+    """Yield the order with one F further ahead, and W's one B later, device by device."""
+    yield _in_rounds(instance, look, _each(instance), hop=1, behind=1)
 
-    Stages are dealt out in rounds.  A device is `hop` F's further ahead than the next one, and W is
+
+def _megatron(instance: PipelineSchedule, look: Look) -> Moments:
+    """Yield the orders of Megatron-LM for every size of a group that it takes."""
+    d, m = instance.d, int(instance.microbatches[0])
+    for each in range(d, m + 1):
+        if m % each == 0 or m % each >= d:
+            yield _in_rounds(instance, look, each, hop=2)
+
+
+def _enough_for_a_group(instance: PipelineSchedule) -> str:
+    """Return why not: a group has fewer microbatches than there are devices."""
+    m = int(instance.microbatches[0])
+    if m < instance.d:
+        return f"needs as many microbatches as devices, {instance.d:,}, not {m:,}"
+    return ""
+
+
+def _in_rounds(
+    instance: PipelineSchedule, look: Look, each: int, *, hop: int, behind: int = 0
+) -> Array:
+    """Return moments of F's ahead, then F, B and W in turn, chunk by chunk in rounds.
+
+    Stages are dealt out in rounds, and every chunk runs `each` microbatches, of the last round what
+    is left, before the next.  A device is `hop` F's further ahead than the next one, and W is
     `behind` B's further behind than on the device before; 0: W follows its B.
+    """
+    operations, d, m = instance.operations, instance.d, int(instance.microbatches[0])
+    chunks = instance.p // d
+    chunk, rank = np.divmod(operations.stage, d)
+    look(2 * len(rank))
+    begin = operations.microbatch // each * each
+    look(2 * len(rank))
+    turn = np.where(operations.kind == F, chunk, chunks - 1 - chunk)
+    place = begin * chunks + turn * np.minimum(each, m - begin) + operations.microbatch - begin
+    look(4 * len(rank))
+    ahead = (chunks - 1) * each + hop * (d - 1 - rank)
+    late = np.choose(operations.kind, [-ahead, 0 * rank, behind * rank])
+    look(4 * len(rank))
+    return np.asarray(3 * (place + late) + operations.kind, dtype=np.int64)
+
+
+def _grouped(instance: PipelineSchedule, look: Look) -> Moments:
+    """Yield orders in which chunks take turns after groups of g microbatches, for every g.
+
+    A device runs F, B and W in turn.  A chunk is k groups behind the one before, k g at least half
+    the devices.  Where k chunks and groups have a divisor in common, later ones wait for a group
+    more.
     """
     d, m = instance.d, int(instance.microbatches[0])
     chunks = instance.p // d
-    each = m // max(1, m // d)  # microbatches of a chunk before the next chunk's turn
-    total = m * chunks
-    step = np.arange(total)
-    chunk = step // each % chunks
-    microbatch = step // (each * chunks) * each + step % each
-    base = instance.operations.base
-    orders = []
-    for rank in range(d):
-        forward = base[chunk * d + rank] + microbatch
-        # The k-th B is that of the k-th microbatch in turn on the chunks in reverse.
-        backward = base[(chunks - 1 - chunk) * d + rank] + m + microbatch
-        warm_up = min(total, (chunks - 1) * each + hop * (d - 1 - rank))
-        late = min(total, behind * rank)
-        table = np.full((total, len(instance.kinds)), -1, dtype=np.int64)
-        table[: total - warm_up, F] = forward[warm_up:]
-        table[:, B] = backward
-        rest = backward[:0]
-        if instance.split:
-            table[late:, W] = backward[: total - late] + m
-            rest = backward[total - late :] + m
-        flat = table.reshape(-1)
-        orders.append(np.concatenate([forward[:warm_up], flat[flat >= 0], rest]))
-        look(10 * table.size)
-    return np.concatenate(orders)
-
-
-def _folded(instance: PipelineSchedule) -> str:
-    """Return why not: stages are not in the shape of a V."""
-    d = instance.d
-    if instance.devices.tolist() != [*range(d), *reversed(range(d))]:
-        return "needs two stages a device in the shape of a V: 0, 1, .., d-1, d-1, .., 1, 0"
-    return ""
-
-
-def _zb_v(instance: PipelineSchedule, look: Look) -> Array:
-    """Return orders of a V in the memory of 1F1B, rank by rank."""
-    d, m = instance.d, int(instance.microbatches[0])
-    total = max(m, 2 * d - 1)  # what exceeds m is left out where it comes up
-    program = Program(instance, look)
-    for rank in range(d):
-        down, up = rank, 2 * d - 1 - rank
-        program.run(2 * (d - rank) - 1, (down, F))
-        program.run(rank, (up, F), (down, F))
-        program.run(d - rank, (up, F), (up, B), (up, W))
-        program.run(total - d, (down, F), (down, B), (down, W), (up, F), (up, B), (up, W))
-        program.run(rank, (down, B), (up, B))
-        program.run(d - rank, (down, B), (down, W))
-        program.run(total, (up, W))
-        program.run(total, (down, W))
-    return program.order
-
-
-def _at_least_the_stages(instance: PipelineSchedule) -> str:
-    """Return why not: microbatches are too few."""
-    m = int(instance.microbatches[0])
-    if m < instance.p:
-        return f"needs as many microbatches as stages, {instance.p:,}, not {m:,}"
-    return ""
-
-
-def _dualpipe_v(instance: PipelineSchedule, look: Look) -> Array:
-    """Return orders of DualPipe, cut in half: F of one way and B of the other in turn."""
-    d, m = instance.d, int(instance.microbatches[0])
-    program = Program(instance, look)
-    for rank in range(d):
-        down, up, below = rank, 2 * d - 1 - rank, d - 1 - rank
-        full_down, full_up = [((s, B), (s, W)) for s in (down, up)]
-        program.run(2 * below, (down, F))
-        program.run(rank + 1, (down, F), (up, F))
-        program.run(below, *full_up, (up, F))
-        program.run(m - 2 * d + rank + 1, (down, F), *full_up, (up, F), *full_down)
-        program.run(below, *full_up, (up, F), *full_down)
-        # From the middle of what follows on, W's wait: first those of B's that came first.
-        early, first = divmod(rank + 1, 2)
-        program.run(early, *full_up, *full_down)
-        program.run(first, *full_up, (down, B))
-        program.run(rank + 1 - early - first, (up, B), (down, B))
-        late = [(down, W)] * first + [(up, W), (down, W)] * (rank + 1 - early - first)
-        late += [(down, W)] * below
-        for w in late[:below]:
-            program.run(1, w, (down, B))
-        for w in late[below:]:
-            program.run(1, w)
-    return program.order
+    chunk, rank = np.divmod(np.arange(instance.p), d)
+    for size in range(1, min(d, m) + 1):
+        for lag in range(-(-((d + 1) // 2) // size), -(-d // size) + 1):
+            apart = chunks // int(np.gcd(chunks, lag))
+            wait = 3 * size * (lag * np.arange(chunks) + np.arange(chunks) // apart)
+            back = wait[-1] + rank + 3 * (d - 1 - rank) + 1 + wait[chunks - 1 - chunk]
+            begin = columns(wait[chunk] + rank, back, back + 1)
+            yield Pattern(begin, 3, size, 3 * size * chunks).moments(instance, look)
 
 
 # ---------------------------------------------------------------------- the loop of PopXL
@@ -364,11 +332,12 @@ def _steps(instance: PipelineSchedule) -> str:
     return ""
 
 
-def _popxl(instance: PipelineSchedule, look: Look) -> Array:
-    """Return ramp-up, loop and ramp-down: in a step every loop stage runs once."""
+def _popxl(instance: PipelineSchedule, look: Look) -> Moments:
+    """Yield ramp-up, loop and ramp-down: in a step every loop stage runs once."""
     # In step t of the loop F works on microbatch t - s, B on t - (2p - 2 - s).
-    ahead = 2 * np.arange(instance.p)[::-1] if instance.training else np.zeros(instance.p, int)
-    return stage_by_stage(instance, look, (ahead, (F,)), (instance.microbatches, (F, B, W)))
+    ahead = 2 * np.arange(instance.p)[::-1]
+    begin = columns(-3 * ahead, 0 * ahead + 1, 0 * ahead + 2)
+    yield Pattern(begin, 3).moments(instance, look)
 
 
 def loop_rings(instance: PipelineSchedule) -> tuple[int, ...]:
@@ -395,6 +364,10 @@ def _rings(instance: PipelineSchedule) -> str:
 
 
 ZERO_BUBBLE = "Qi et al. 2024, Zero bubble pipeline parallelism (arXiv 2401.10241)"
+CONTROLLABLE = "Qi et al. 2024, Pipeline parallelism with controllable memory (arXiv 2405.15362)"
+DUALPIPE = "DeepSeek 2024, DualPipe, DeepSeek-V3 (arXiv 2412.19437)"
+
+TWO_CHAINS = folds.zigzag(2, 1, "two chains of stages in opposite directions, on an even number")
 
 RULES = {
     rule.name: rule
@@ -421,11 +394,26 @@ RULES = {
             "Narayanan et al. 2021, Megatron-LM (arXiv 2104.04473)",
         ),
         Rule(
+            "megatron",
+            _megatron,
+            _first_of(_trained, _chain, _dealt, _enough_for_a_group),
+            "interleaved-1f1b in groups of any size from the devices on",
+            "Megatron-Core, pipeline_parallel/schedules.py",
+        ),
+        Rule(
+            "grouped-interleaving",
+            _grouped,
+            _first_of(_trained, _chain, _dealt),
+            "stages in a loop that take turns after any number of microbatches up to the devices",
+            f"{CONTROLLABLE}; group_interleaved_1f1b of sail-sg/zero-bubble-pipeline-parallelism",
+        ),
+        Rule(
             "looped-bfs",
             _gpipe,
             _first_of(_trained, _chain, _dealt),
             "all forward operations of a round of stages after the other, then back likewise",
             "Lamy-Poirier 2022, Breadth-first pipeline parallelism (arXiv 2211.05953)",
+            start=False,  # devices do what they do in gpipe
         ),
         Rule(
             "interleaved-zero-bubble",
@@ -450,17 +438,66 @@ RULES = {
         ),
         Rule(
             "zb-v",
-            _zb_v,
-            _first_of(_trained, _split, _chain, _folded),
+            folds.zb_v,
+            _first_of(_trained, _split, _chain, folds.folded),
             "two stages a device in the shape of a V, without a bubble in the memory of 1F1B",
-            "Qi et al. 2024, Pipeline parallelism with controllable memory (arXiv 2405.15362)",
+            CONTROLLABLE,
         ),
         Rule(
             "dualpipe-v",
-            _dualpipe_v,
-            _first_of(_trained, _split, _chain, _folded, _at_least_the_stages),
+            folds.dual_pipe,
+            _first_of(_trained, _split, _chain, folds.folded, folds.at_least_the_stages),
             "two stages a device in the shape of a V, F of one and B of the other in turn",
-            "DeepSeek 2024, DualPipe, DeepSeek-V3 (arXiv 2412.19437); its V by Sea AI Lab",
+            f"{DUALPIPE}; its V by Sea AI Lab",
+        ),
+        Rule(
+            "dualpipe",
+            folds.dual_pipe,
+            _first_of(_trained, _split, TWO_CHAINS, folds.at_least_the_stages),
+            "two chains in opposite directions, F of one way and B of the other in turn",
+            DUALPIPE,
+        ),
+        Rule(
+            "v-half",
+            folds.v_half,
+            _first_of(_trained, _split, _chain, folds.folded, folds.few_slots),
+            "two stages a device in the shape of a V, in half the memory of 1F1B",
+            CONTROLLABLE,
+        ),
+        Rule(
+            "v-min",
+            folds.v_min,
+            _first_of(_trained, _split, _chain, folds.folded, folds.few_slots),
+            "two stages a device in the shape of a V, in a third of the memory of 1F1B",
+            CONTROLLABLE,
+        ),
+        Rule(
+            "v-1f1b",
+            folds.v_1f1b,
+            _first_of(_trained, _chain, folds.folded, folds.few_slots),
+            "two stages a device in the shape of a V, B and W together, two thirds of the memory",
+            f"{CONTROLLABLE}; v1f1b of sail-sg/zero-bubble-pipeline-parallelism",
+        ),
+        Rule(
+            "chimera",
+            folds.waves,
+            _first_of(_trained, TWO_CHAINS),
+            "two chains in opposite directions, whose F's and B's fill every other slot",
+            "Li, Hoefler 2021, Chimera (arXiv 2107.06925)",
+        ),
+        Rule(
+            "bitpipe",
+            folds.waves,
+            _first_of(_trained, folds.zigzag(2, 2, "two V's of stages in opposite directions")),
+            "two V's in opposite directions, whose F's and B's fill every other slot",
+            "Wu et al. 2024, BitPipe (arXiv 2410.19367)",
+        ),
+        Rule(
+            "hanayo",
+            folds.waves,
+            _first_of(_trained, _chain, folds.zigzag(1, 2, "one or more V's, one after another")),
+            "stages in waves over the devices and back, whose F's and B's fill every other slot",
+            "Liu et al. 2023, Hanayo (arXiv 2308.15762)",
         ),
         Rule(
             "popxl",

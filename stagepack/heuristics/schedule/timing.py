@@ -15,6 +15,7 @@ import numpy as np
 
 from stagepack.heuristics.schedule import timing_kernels as kernels
 from stagepack.heuristics.schedule.effort import PART
+from stagepack.heuristics.schedule.patterns import by_moment
 from stagepack.heuristics.schedule.timing_kernels import FAR, Graph
 from stagepack.instances.profile import Array
 from stagepack.instances.schedule import Objective, PipelineSchedule, ScheduleSolution
@@ -52,13 +53,7 @@ class Timing:
 
     def order_of(self, start: Array) -> Array:
         """Return the orders, flat, of a schedule with these starts."""
-        rows = np.argsort(self.instance.operations.device, kind="stable")
-        self._looked(5 * len(rows))
-        for d in range(self.d):
-            own = rows[self.ptr[d] : self.ptr[d + 1]]
-            own[:] = own[np.argsort(start[own], kind="stable")]
-            self._looked(5 * len(own))
-        return rows
+        return by_moment(self.instance, start, self._looked)
 
     def _looked(self, amount: int) -> None:
         """Tell who looks at the clock."""

@@ -100,6 +100,10 @@ class AutoTuning(Tuning):
     overdue: float = 1.2
     """Part of the seconds left after which an engine that still counts no work is ended."""
 
+    rule_operations: int = 3_000_000
+    """Operations of all orders of a rule together, of those that have several: a few tenths of a
+    second."""
+
     rules_first: int = 20_000
     """Operations from which on searches begin with the rules, which take the least time, and these
     with what keeps within the memory."""

@@ -82,10 +82,12 @@ def _run_rule(name: str) -> Run:
     return run
 
 
-def _offer_rule(name: str, instance: PipelineSchedule, progress: ScheduleProgress) -> None:
-    """Offer what a rule gives, where that is within memory."""
+def _offer_rule(
+    name: str, instance: PipelineSchedule, progress: ScheduleProgress, operations: float = math.inf
+) -> None:
+    """Offer what a rule gives, where that is within memory; of so many `operations` together."""
     look, affords = effort.looking(progress), partial(effort.affords, instance, progress)
-    solution, _ = apply(RULES[name], instance, look, affords)
+    solution, _ = apply(RULES[name], instance, look, affords, operations)
     if solution is not None:
         effort.offer(instance, progress, solution, name)
 
@@ -95,7 +97,7 @@ PLAIN = {"gpipe in groups that fit": in_groups, "one microbatch after the other"
 
 
 def _rules(instance: PipelineSchedule, progress: ScheduleProgress, tuning: ScheduleTuning) -> None:
-    """Offer what every rule gives that applies; something, however late, where memory allows it.
+    """Offer what every start gives that applies; something, however late, where memory allows it.
 
     Where a rule takes long, what fits comes first.
     """
@@ -103,8 +105,8 @@ def _rules(instance: PipelineSchedule, progress: ScheduleProgress, tuning: Sched
     if large:
         _plain(instance, progress, quick=True)
     for name, rule in RULES.items():
-        if not rule.unsupported(instance) and progress.keep_going():
-            _offer_rule(name, instance, progress)
+        if rule.start and not rule.unsupported(instance) and progress.keep_going():
+            _offer_rule(name, instance, progress, tuning.auto.rule_operations)
     if not large:
         _plain(instance, progress)
 

@@ -33,8 +33,9 @@ LARGEST_SAMPLES = 4096
 
 
 def layouts(named: Named, given: Words, samples: int) -> Iterator[Layout]:
-    """Yield all layouts of a model, `named`, for so many `samples` of a step, but those that `given`
-    excludes.
+    """Yield all layouts of a model for so many `samples` of a step, but those that are excluded.
+
+    `named` is the model, and `given` the words that exclude some.
     """
     alone = {name: word for name, word in given.items() if name != "pipeline"}
     whole = shares_of(named, {**alone, "tensor": 1, "data": 1, "expert": 1})

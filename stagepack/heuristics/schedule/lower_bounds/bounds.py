@@ -18,6 +18,7 @@ import numpy as np
 
 from stagepack.heuristics.schedule.effort import PART, Going, Looks
 from stagepack.heuristics.schedule.lower_bounds import bounds_kernels as kernels
+from stagepack.heuristics.schedule.lower_bounds.queues import queue_bound
 from stagepack.heuristics.schedule.lower_bounds.ramps import ramp_bound
 from stagepack.heuristics.schedule.timing import graph_of
 from stagepack.heuristics.schedule.timing_kernels import FAR, Graph, heads
@@ -44,7 +45,7 @@ def bound(
     looked at.  Heads and tails take O(operations + arcs), a machine O(k log(k)) for its k
     operations: once each for the makespan; for the longest span heads and tails once a device, and
     all machines once a device up to `tuning.pairs` operations, else one.  Ramps take O(edges +
-    microbatches of all stages) for each of O(log(value)) values.
+    microbatches of all stages) for each of O(log(value)) values, closed queues O(p + edges) once.
     """
     best, source = work_bound(instance), "work bound"
     ramp = ramp_bound(instance, best, keep_going)
@@ -53,6 +54,10 @@ def bound(
         best, source = window, "one-machine bound"
     if ramp > best:
         best, source = ramp, "ramp bound"
+    with contextlib.suppress(Stopped):
+        queue = queue_bound(instance, Looks(keep_going))
+        if queue > best:
+            best, source = queue, "closed-queue bound"
     return best, source
 
 
