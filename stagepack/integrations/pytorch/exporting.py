@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import partial
+from textwrap import shorten
 from typing import Any, NamedTuple
 
 import torch
@@ -59,7 +60,8 @@ def exported(module: nn.Module, inputs: tuple[Any, ...], kwargs: dict[str, Any])
     except FAILURES as error:
         place = _place(module, inputs, kwargs) or type(module).__name__
         said = " ".join(str(error).split())
-        reason = END.split(said)[0].rstrip(" .")[:300] or type(error).__name__
+        reason = shorten(END.split(said)[0].rstrip(" ."), 300, placeholder="...")
+        reason = reason or type(error).__name__
         raise InputError(
             f"cannot be traced: {reason}", field=f"module {place}", remedy=_remedy(error)
         ) from None
@@ -151,7 +153,10 @@ def _remedy(error: Exception) -> str:
         return "take control flow that depends on data out of it"
     if any(part in said for part in DEVICES):
         return "put the module and its inputs on one device"
-    return "give inputs that it runs on, and take out what torch.export does not know"
+    return (
+        "give inputs that the module runs on; a model of Transformers takes use_cache=False; what "
+        "else torch.export refuses stands above"
+    )
 
 
 @contextmanager
