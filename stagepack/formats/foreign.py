@@ -64,7 +64,7 @@ FOREIGN: tuple[tuple[str, str, str], ...] = (
 
 COLUMNS = (
     "a table of buffers needs columns id,lower,upper,size (--columns lower=NAME,upper=NAME,"
-    "size=NAME names them); one of layers needs name,forward,backward,parameters,output"
+    "size=NAME names them); one of layers, with commas, name,forward,backward,parameters,output"
 )
 
 

@@ -15,7 +15,7 @@ CONFIG = '{"architectures": ["LlamaForCausalLM"], "hidden_size": 4096}'
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("foo,bar\n1,2\n", 'the first line is "foo,bar"; a table of buffers needs columns id,lower'),
+        ("foo,bar\n1,2\n", 'first line is "foo,bar"; a table of buffers needs columns id,lower'),
         ("once upon a time", 'not recognised: the first line is "once upon a time"'),
         (CONFIG, "does not say its family; write \"model_type\""),
         ('{"metadata": {}, "weight_map": {}}', "lists files of weights; give config.json"),
