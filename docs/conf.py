@@ -20,7 +20,7 @@ from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
 
 import stagepack as sp
-from stagepack.report.style import DARK
+from stagepack.report.style import DARK, INK, LINES, PAGE, tint
 
 project = "Stagepack"
 author = "The Stagepack maintainers"
@@ -102,13 +102,18 @@ def draw_gallery(app: Sphinx) -> None:
     with contextlib.chdir(folder):
         for source in re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
             exec(compile(source, "gallery.md", "exec"), {})
-    for light in folder.glob("*.svg"):
-        text = light.read_text(encoding="utf-8")
+    for light in sorted(folder.glob("*.svg")):
         if not light.stem.endswith("-dark"):
-            for colour, dark in DARK.items():
-                text = text.replace(colour, dark)
-            text = text.replace("<defs>", f"<style>svg {{ fill: {DARK['#222222']} }}</style><defs>", 1)
-            light.with_stem(f"{light.stem}-dark").write_text(text, encoding="utf-8")
+            text = re.sub(r"#[0-9a-f]{6}\b", in_the_dark, light.read_text(encoding="utf-8"))
+            style = f"<style>svg {{ fill: {DARK[INK]} }}</style><defs>"  # text without a colour
+            dark = light.with_stem(f"{light.stem}-dark")
+            dark.write_text(text.replace("<defs>", style, 1), encoding="utf-8")
+
+
+def in_the_dark(found: re.Match[str]) -> str:
+    """Return what a colour becomes on a dark page; areas, as their text is light there, darker."""
+    colour = found[0]
+    return DARK.get(colour, colour if colour in LINES else tint(colour, 0.5, DARK[PAGE]))
 
 
 class DarkPictures(SphinxTransform):

@@ -74,7 +74,7 @@ def shown_in(comparison: Outcomes, anchor: str, figures: JsonObject) -> JsonObje
         "summary": [
             row for row in comparison.summary if len(kinds) == 1 or len(cells_of[row["method"]]) > 1
         ],
-        "answer": _answer(comparison.summary),
+        "answer": "" if len(kinds) > 1 else _answer(comparison.summary),
         "pictures": list(_pictures(comparison, anchors, figures)),
         "folded": len(labels) > FEW,
         "contents": [_best(comparison, label, anchors[label], rows) for label in labels],
