@@ -95,7 +95,7 @@ class Format:
     tells : bool
         Whether its files say which of several kinds they hold.
     usual : str, optional
-        Which of several kinds its files are made for, where neither they nor users say one.
+        The kind that its files are taken for if neither they nor the user name one.
     binary : bool
         Whether its files are no text.
     holds_solutions, writes_solutions : bool

@@ -124,7 +124,9 @@ def test_is_whole(page: Page) -> None:
 
 def test_pictures_come_first(page: Page) -> None:
     text = " ".join(page.text.split())
-    places = [text.index(word) for word in ("Stages over the layers", "Mean ratio", "Ratio to best")]
+    places = [
+        text.index(word) for word in ("Stages over the layers", "Mean ratio", "Ratio to best")
+    ]
     assert places == sorted(places)
     assert " less than equal-layers: transfer-bounded " in text
     for status in ("OPTIMAL", "FEASIBLE", "INFEASIBLE", "UNKNOWN", "n/a", "error"):
