@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -10,12 +12,15 @@ from urllib.parse import unquote, urlsplit
 import latex2mathml.converter
 from docutils import nodes
 from docutils.parsers.rst import Directive
+from docutils.statemachine import StringList
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
+from sphinx.ext.autosummary import Autosummary
 from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
 
 import stagepack as sp
+from stagepack.report.style import DARK, INK, LINES, PAGE, tint
 
 project = "Stagepack"
 author = "The Stagepack maintainers"
@@ -25,6 +30,7 @@ version = release = sp.__version__
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
@@ -34,6 +40,7 @@ myst_heading_anchors = 3
 root_doc = "index"
 exclude_patterns = ["_build"]
 
+autosummary_generate = False  # its tables lead to where names are described already
 autodoc_default_options = {"members": True, "exclude-members": "__init__, __new__"}
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # types are said in the parameters, in words
@@ -72,6 +79,41 @@ class Schema(Directive):
         block = nodes.literal_block(text, text)
         block["language"] = "json"
         return [block]
+
+
+class Names(Autosummary):
+    """``{names}``: a table of all public names, each with the first line of what it is."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the table."""
+        names = sorted(set(dir(sp)) - {"__version__", "plots"}, key=str.lower)
+        names += [f"plots.{name}" for name in sp.plots.__all__ if name != "plot"]
+        self.content = StringList(names, "names")
+        self.options["nosignatures"] = None
+        self.env.ref_context["py:module"] = "stagepack"
+        return super().run()
+
+
+def draw_gallery(app: Sphinx) -> None:
+    """Run the Python of the gallery, and keep its pictures, light and dark ones."""
+    folder = Path(app.srcdir) / "gallery"
+    folder.mkdir(exist_ok=True)
+    page = (folder.parent / "gallery.md").read_text(encoding="utf-8")
+    with contextlib.chdir(folder):
+        for source in re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
+            exec(compile(source, "gallery.md", "exec"), {})
+    for light in sorted(folder.glob("*.svg")):
+        if not light.stem.endswith("-dark"):
+            text = re.sub(r"#[0-9a-f]{6}\b", in_the_dark, light.read_text(encoding="utf-8"))
+            style = f"<style>svg {{ fill: {DARK[INK]} }}</style><defs>"  # text without a colour
+            dark = light.with_stem(f"{light.stem}-dark")
+            dark.write_text(text.replace("<defs>", style, 1), encoding="utf-8")
+
+
+def in_the_dark(found: re.Match[str]) -> str:
+    """Return what a colour becomes on a dark page; areas, as their text is light there, darker."""
+    colour = found[0]
+    return DARK.get(colour, colour if colour in LINES else tint(colour, 0.5, DARK[PAGE]))
 
 
 class DarkPictures(SphinxTransform):
@@ -145,6 +187,8 @@ def check_links(app: Sphinx, error: Exception | None) -> None:
 def setup(app: Sphinx) -> None:
     """Add what is said above."""
     app.add_directive("schema", Schema)
+    app.add_directive("names", Names)
+    app.connect("builder-inited", draw_gallery)
     app.add_transform(DarkPictures)
     app.add_html_math_renderer("mathml", (mathml, None), (mathml, None))
     app.connect("doctree-read", unlink_words)

@@ -1,10 +1,13 @@
-"""Compilers: a dump of XLA, Vela or a profiler to offsets: python examples/compiler_dump.py DUMP."""
+"""Compilers: a dump of XLA, Vela or a profiler to offsets."""
 
-import sys
+import argparse
 
 import stagepack as sp
 
-for buffers in sp.read_all(sys.argv[1], kind="packing"):
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("dump", help="a dump of XLA, Vela or a profiler")
+dump = parser.parse_args().dump
+for buffers in sp.read_all(dump, kind="packing"):
     result = sp.solve(buffers, time_limit=5)
     print(f"{buffers.name}: {result.status} {result.objective}, at least {result.bound} bytes")
     sp.write_solution(buffers, result, "offsets.h", format="c")

@@ -1,11 +1,14 @@
-"""Microcontrollers: a .tflite model to one with a proved plan: python examples/tflite_plan.py FILE."""
+"""Microcontrollers: a .tflite model to one with a proved plan."""
 
-import sys
+import argparse
 
 import stagepack as sp
 
-buffers = sp.read(sys.argv[1], kind="packing")
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("model", help="a .tflite file")
+model = parser.parse_args().model
+buffers = sp.read(model, kind="packing")
 result = sp.solve(buffers)
-sp.write_solution(buffers, result, "planned.tflite", format="tflm", model=sys.argv[1])
+sp.write_solution(buffers, result, "planned.tflite", format="tflm", model=model)
 assert buffers.check(sp.read_solution("planned.tflite", buffers)) == ()
 print(f"{result.status}: {result.objective} bytes of tensors in planned.tflite")

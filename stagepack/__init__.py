@@ -132,7 +132,7 @@ if TYPE_CHECKING:
     from stagepack.tradeoffs import pareto as pareto
     from stagepack.tradeoffs import recut as recut
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _NAMES = {
     "stagepack.claims": (

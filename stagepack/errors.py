@@ -23,7 +23,7 @@ def shown(text: object, longest: int | None = None) -> str:
 
     Control characters, line ends, marks that turn the direction of writing, invisible characters
     and lone surrogates are written as Python escapes: ``\x1b``, ``\u202e``.  A text of more than
-    `longest` characters loses its middle.
+    `longest` characters loses its middle, in whole words where it has any.
 
     >>> shown("a\x1b[31m")
     'a\\x1b[31m'
@@ -33,7 +33,12 @@ def shown(text: object, longest: int | None = None) -> str:
     text = str(text)
     if longest is not None and len(text) > longest:
         tail = (longest - 1) // 2
-        text = f"{text[: longest - 1 - tail]}…{text[len(text) - tail :]}"
+        head, end = text[: longest - 1 - tail], text[len(text) - tail :]
+        # A word of more than a third of what is kept is cut: nothing else would be left of it.
+        begun, left = head.rfind(" "), end.find(" ")
+        head = head[:begun] if begun > len(head) * 2 // 3 else head
+        end = end[left + 1 :] if 0 <= left < len(end) // 3 else end
+        text = f"{head}…{end}"
     if text.isprintable() and text.isascii():
         return text
     return _UNSAFE.sub(lambda found: ascii(found[0])[1:-1], text)

@@ -25,6 +25,36 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+QUICK = (
+    "claims/test_every.py", "cli/test_help.py",
+    "formats/test_foreign.py", "formats/test_layer_table.py", "formats/test_native.py",
+    "formulations/groups/test_cp_sat.py", "formulations/packing/test_against_enumeration.py",
+    "heuristics/graph/test_everything.py", "heuristics/groups/test_dp.py",
+    "heuristics/pipeline/test_bisect.py", "heuristics/schedule/test_timing.py",
+    "instances/graph/test_compact.py", "instances/packing/test_check.py",
+    "instances/pipeline/test_ranges.py", "instances/schedule/test_timing.py", "test_docs.py",
+    "test_files.py", "test_house.py", "test_kinds.py", "test_names.py", "test_readme.py",
+    "test_result.py", "test_shown.py", "test_snapshots.py", "verify/test_rules.py",
+)  # fmt: skip
+"""Files of the quick lane, ``-m quick``: the house, its words, and of every wing what is small."""
+
+
+def _is_quick(path: Path) -> bool:
+    return path.relative_to(Path(__file__).parent).as_posix() in QUICK
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Load none of the other files where the quick ones are asked for."""
+    asked = config.getoption("markexpr") == "quick" and collection_path.suffix == ".py"
+    return True if asked and not _is_quick(collection_path) else None
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the tests of the quick lane."""
+    if _is_quick(item.path):
+        item.add_marker(pytest.mark.quick)
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The folder of public benchmark instances; tests skip where it is absent."""

@@ -40,6 +40,14 @@ def test_a_first_time_takes_ten_lines(name: str) -> None:
     assert 5 <= sum(bool(line) for line in lines) <= 10
 
 
+@pytest.mark.parametrize("name", ["compiler_dump", "onnx_partition", "tflite_plan"])
+def test_scripts_that_want_a_file_say_so(name: str) -> None:
+    words = [sys.executable, str(ROOT / "examples" / f"{name}.py")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"usage: {name}.py [-h] ")
+
+
 def test_an_onnx_file_becomes_a_partition(tmp_path: Path) -> None:
     onnx = pytest.importorskip("onnx")
     light = Path(onnx.__file__).parent / "backend/test/data/light"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import stagepack as sp
 from tests.imports import ROOT
 
 FOLDERS = ("stagepack", "tests", "benchmarks", "docs", "examples", ".ci")
@@ -66,7 +67,10 @@ def test_links_of_the_page_lead_to_the_source_that_is_named(tmp_path: Path, addr
     )
 
 
-def test_the_citation_is_of_this_version() -> None:
+def test_one_version_stands_everywhere() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert newest is not None
+    assert sp.__version__ == newest[1] == project["version"]
     said = re.findall(r"^(version|license): (.+)$", (ROOT / "CITATION.cff").read_text(), re.M)
     assert dict(said) == {"version": project["version"], "license": project["license"]}

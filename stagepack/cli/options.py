@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperOption
 
 from stagepack.cli import completion
 from stagepack.errors import InputError
@@ -27,32 +27,61 @@ MACHINE = "The machine and its work"
 FREEDOM = "What the solution may do"
 
 
+EVERYTHING = "--help-all"
+FIRST = frozenset((
+    "kind", "objective", "devices", "cluster", "capacity", "settings", "method", "methods",
+    "time_limit", "output", "plot", "over", "remote", "local", "html", "store", "jobs", "prove",
+))  # fmt: skip
+"""Arguments that most people say: all that the help of a command with many options shows."""
+FEW = 14
+"""Options that the help of a command shows without choosing."""
+
+
 class Command(TyperCommand):
-    """A command in whose help flags have no type."""
+    """A command in whose help flags have no type, and of many options only the first are shown."""
 
     def get_params(self, ctx: Any) -> Any:
-        """Return arguments and options, that for help among them."""
-        return bare(super().get_params(ctx))
+        """Return arguments and options, those for help among them."""
+        everything = TyperOption(
+            param_decls=[EVERYTHING],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_show_everything,
+            help=f"Show all {len(self._options())} options, by topic.",
+            hidden=len(self._options()) <= FEW,
+        )
+        return bare([*super().get_params(ctx), everything])
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help, in which ``--x`` and ``--no-x`` are one name, ``--[no-]x``.
 
         Beside each other the longest pair is cut on a terminal of 80 columns.
         """
-        pairs = [
-            (parameter, parameter.opts, parameter.secondary_opts)
-            for parameter in self.get_params(ctx)
-            if len(parameter.opts) == 1
-            and parameter.secondary_opts == [f"--no-{parameter.opts[0].removeprefix('--')}"]
-        ]
+        brief = len(self._options()) > FEW and EVERYTHING not in ctx.meta
+        as_made = [(one, dict(vars(one))) for one in self._options()]
         try:
-            for parameter, (name,), _ in pairs:
-                parameter.opts = [f"--[no-]{name.removeprefix('--')}"]
-                parameter.secondary_opts = []
+            for one in self._options():
+                name = one.opts[0].removeprefix("--")
+                if len(one.opts) == 1 and one.secondary_opts == [f"--no-{name}"]:
+                    one.opts, one.secondary_opts = [f"--[no-]{name}"], []
+                if brief:
+                    one.rich_help_panel = None
+                    one.hidden = not one.required and one.name not in FIRST
             super().format_help(ctx, formatter)
         finally:
-            for parameter, names, others in pairs:
-                parameter.opts, parameter.secondary_opts = names, others
+            for one, before in as_made:
+                vars(one).update(before)
+
+    def _options(self) -> list[Any]:
+        return [one for one in self.params if isinstance(one, TyperOption)]
+
+
+def _show_everything(context: Any, parameter: Any, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        context.meta[EVERYTHING] = True
+        typer.echo(context.get_help())
+        raise typer.Exit
 
 
 def bare(parameters: Any) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from stagepack import files
@@ -20,6 +21,8 @@ from stagepack.result import Result, Status
 
 NEAR = 1.00005
 """A ratio that reads as 1."""
+FEW = 12
+"""Instances of which the page shows pictures first; tables of more are folded."""
 
 
 def write_html(comparison: Outcomes, directory: str | Path) -> Path:
@@ -55,6 +58,9 @@ def shown_in(comparison: Outcomes, anchor: str, figures: JsonObject) -> JsonObje
     rows = sorted(comparison.rows, key=lambda row: kinds.index(row["problem"]))
     labels = dict.fromkeys(row["instance"] for row in rows)
     anchors = {label: f"{anchor}i{index}" for index, label in enumerate(labels)}
+    cells_of: dict[str, set[str]] = {}
+    for row in rows:
+        cells_of.setdefault(row["method"], set()).add(row["instance"])
     settings = (f"{key} = {said}" for key, said in comparison.settings.items() if said is not None)
     return {
         "comparison": comparison,
@@ -65,13 +71,50 @@ def shown_in(comparison: Outcomes, anchor: str, figures: JsonObject) -> JsonObje
         "several_seeds": len({row["seed"] for row in rows}) > 1,
         "standing": lambda row: standing_of(comparison, row),
         "anchors": anchors,
-        "summary": comparison.summary,
-        "answer": _answer(comparison.summary),
+        "summary": [
+            row for row in comparison.summary if len(kinds) == 1 or len(cells_of[row["method"]]) > 1
+        ],
+        "answer": "" if len(kinds) > 1 else _answer(comparison.summary),
+        "pictures": list(_pictures(comparison, anchors, figures)),
+        "folded": len(labels) > FEW,
         "contents": [_best(comparison, label, anchors[label], rows) for label in labels],
         "sections": [_section(comparison, label, anchors[label], figures) for label in labels],
         "settings": ", ".join(settings),
         "versions": ", ".join(f"{name} {said}" for name, said in comparison.versions.items()),
     }
+
+
+def _pictures(
+    comparison: Outcomes, anchors: Mapping[str, str], figures: JsonObject
+) -> Iterator[JsonObject]:
+    """Yield of each instance what is furthest from the best beside the best, at one scale.
+
+    `anchors` begin the names of elements, by instance; figures go to `figures`.
+    """
+    for label, anchor in anchors.items() if len(anchors) <= FEW else ():
+        instance, best = comparison.instances[label], comparison.best(label)
+        kind, found = view(instance.kind), _results(comparison, label)
+        found = {name: one for name, one in found.items() if one.objective is not None}
+        worst = max(found, key=lambda name: found[name].objective or 0, default="")
+        if best is None or not kind.interactive or (best.objective or 0) <= 0:
+            continue
+        saved = 1 - best.objective / found[worst].objective
+        if saved <= NEAR - 1:
+            continue
+        worth = partial(kind.worth_with_unit, instance)
+        pair = {worst: found[worst], best.method: best}
+        titles = [f"{name}: {worth(one.objective)}" for name, one in pair.items()]
+        own = kind.beside(instance, dict(zip(titles, pair.values(), strict=True)), f"{anchor}-and")
+        figures.update(own.figures)
+        proved = "proved optimal" if best.status == Status.OPTIMAL else "not proved optimal"
+        yield {
+            "anchor": anchor,
+            "label": label,
+            "saved": as_text.gap(saved),
+            "said": f"less than {worst}: {kind.goal(instance)} {worth(best.objective)} instead of "
+            f"{worth(found[worst].objective)}, {proved}",
+            "html": own.html,
+        }
 
 
 def _about(comparison: Outcomes, kinds: list[str]) -> list[str]:

@@ -17,6 +17,7 @@ from stagepack import files
 from stagepack.contracts import Instance, JsonObject
 from stagepack.errors import InputError
 from stagepack.formats import known
+from stagepack.formats.foreign import refuse_foreign
 from stagepack.formats.known import Format
 from stagepack.instances.base import require_instance
 from stagepack.instances.documents import strict
@@ -169,7 +170,7 @@ def read_all(
         if not strict.holds_text(data):
             possible = known.FORMATS if chosen is None else (chosen,)
             if not any(other.binary and other.sniff(data) for other in possible):
-                _refuse_bytes(file.name, chosen)
+                _refuse_bytes(data, file.name, chosen)
         chosen = chosen or known.by_content(data, columns=bool(context.get("columns")))
         found = chosen.kind_of(data, kind)
         reader = chosen.reader
@@ -234,7 +235,7 @@ def dump(
     return data
 
 
-def _refuse_bytes(name: str, chosen: Format | None) -> NoReturn:
+def _refuse_bytes(data: bytes, name: str, chosen: Format | None) -> NoReturn:
     """Refuse what is no text, nor a file of a format of another kind."""
     known_as = known.FORMATS if chosen is None else (chosen,)
     named = [one for one in known_as if one.binary and (chosen or one.ending(name))]
@@ -244,7 +245,8 @@ def _refuse_bytes(name: str, chosen: Format | None) -> NoReturn:
             field="format",
             remedy="write or fetch it again",
         )
-    raise InputError("is not text", remedy="give a text file in a known format")
+    refuse_foreign(data)
+    raise InputError("is not text", remedy="give a text file, ONNX or TensorFlow Lite")
 
 
 def said(given: Words, chosen: Format, kind: str) -> JsonObject:

@@ -14,6 +14,7 @@ from typing import Any, Protocol, cast
 
 from stagepack.contracts import Instance
 from stagepack.errors import InputError, suggest
+from stagepack.formats.foreign import not_recognised, refuse_foreign
 from stagepack.instances.documents import strict
 from stagepack.instances.words import Words
 from stagepack.kinds import KINDS
@@ -187,7 +188,7 @@ def is_auto_pipeline(data: bytes) -> bool:
     """Whether `data` is JSON with the words of a case file."""
     start = strict.first_byte(data)
     if start == b"{":
-        return b'"connection"' in data and b'"layerInfo"' not in data
+        return b'"connection"' in data and b'"layers"' in data and b'"layerInfo"' not in data
     return start == b"[" and (b'"connection"' in data or b'"cycles"' in data)
 
 
@@ -444,6 +445,7 @@ def by_content(data: bytes, *, columns: bool = False) -> Format:
         return NATIVE
     found = [known for known in FORMATS if known.sniff(data)]
     if not found and strict.first_byte(data) in (b"{", b"["):
+        refuse_foreign(data)
         return NATIVE
     if len(found) == 1:
         return found[0]
@@ -455,17 +457,5 @@ def by_content(data: bytes, *, columns: bool = False) -> Format:
             field="format",
             remedy="name the format (format=, --format)",
         )
-    known = "known are " + ", ".join(known.name for known in FORMATS)
-    known += "; anything else can be written as native JSON: see stagepack schema KIND"
-    first = data[:4096].partition(b"\n")[0]
-    if any(separator in first for separator in (b",", b";", b"\t")):
-        # What to write comes first: whoever has a table of his own will rename its columns.
-        names = ", ".join(table_head(data)[1])
-        known = (
-            "a table of buffers begins with the columns id,lower,upper,size, or say which they "
-            f"are: --columns lower=NAME,upper=NAME,size=NAME, out of {names[:200]}; one of layers "
-            f"with name,forward,backward,parameters,output, separated by commas; {known}"
-        )
-    elif b"Accelerator configuration" in data:
-        known = "Vela prints what can be read with --verbose-allocation"
-    raise InputError("is in no format that is known here", field="format", remedy=known)
+    refuse_foreign(data)
+    raise not_recognised(data)

@@ -21,8 +21,7 @@ from stagepack.kinds import ByKind, kind_of
 
 VERSION = 1
 BEGINNING = (
-    f'begin with {{"problem": "KIND", "version": {VERSION}, and put in what stagepack schema KIND '
-    "prints"
+    f'begin with {{"problem": "KIND", "version": {VERSION}; stagepack schema KIND prints the fields'
 )
 ACCOUNTS = (
     (
@@ -89,7 +88,7 @@ def tell(data: bytes) -> str:
     """Return the kind of problem that a native file holds."""
     if strict.first_byte(data) == b"[":
         raise InputError(
-            "is an array, no object",
+            "is an array; a native file is an object",
             remedy=f"{BEGINNING}; tables of layers or of buffers are read from CSV",
         )
     header = strict.decode(data, _Header)

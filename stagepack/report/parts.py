@@ -104,7 +104,7 @@ def panel(
     """
     several = isinstance(figure, Sequence)
     plain = [json.loads(f.to_json()) for f in (figure if several else [figure])]
-    layout = plain[start]["layout"]
+    layout = plain[start if several else 0]["layout"]
     title = ". ".join(
         filter(None, [of, layout.pop("title")["text"]])
     )  # a heading wraps where a plot's title would overlap

@@ -65,7 +65,7 @@ def line_style(index: int) -> tuple[int, tuple[int, ...]]:
     return STYLES[index // len(LINES) % len(STYLES)]
 
 
-def tint(colour: str, share: float) -> str:
-    """Return a colour with a share of white."""
-    parts = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
-    return "#" + "".join(f"{round(part + (255 - part) * share):02x}" for part in parts)
+def tint(colour: str, share: float, other: str = PAGE) -> str:
+    """Return a colour with a `share` of an `other`, white by default."""
+    pairs = ((int(colour[at : at + 2], 16), int(other[at : at + 2], 16)) for at in (1, 3, 5))
+    return "#" + "".join(f"{round(own + (new - own) * share):02x}" for own, new in pairs)

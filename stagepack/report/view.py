@@ -222,6 +222,32 @@ class View(Generic[InstanceT, SolutionT]):
         accounts = [self.html(instance, solution) for solution in solutions]
         return section(drawn, selector, start, panels=panels, accounts=accounts, stacked=True)
 
+    def beside(
+        self, instance: InstanceT, solved: Mapping[str, Result[SolutionT]], anchor: str
+    ) -> Section:
+        """Return the main chart of each of a few results, at one scale.
+
+        Parameters
+        ----------
+        instance : instance of this kind
+        solved : mapping
+            Results that have a solution, by their titles.
+        anchor : str
+            What the ids of elements begin with.
+        """
+        from stagepack.report.parts import Section, panel
+
+        drawn: JsonObject = {}
+        solutions = [instance.solution_in(result) for result in solved.values()]
+        charts = next(iter(self.charts(instance, solutions).values()))
+        panels = []
+        for at, (title, figure) in enumerate(zip(solved, charts.figures, strict=True)):
+            figure.update_layout(title_text=title)
+            panels.append(
+                panel(f"{anchor}{at}", figure, drawn, start=at, rectangles=charts.rectangles)
+            )
+        return Section(f'<div class="pair">{"".join(panels)}</div>', drawn)
+
     def html(self, instance: InstanceT, solution: SolutionT) -> str:
         """Return what a solution amounts to, as HTML without scripts or styles."""
         from stagepack.report.templating import part

@@ -476,7 +476,7 @@ def test_a_full_or_closed_stdout_is_one_line(chain: Path) -> None:
 
 
 def test_version_and_help() -> None:
-    assert run("--version").stdout.strip() == "0.1.0"
+    assert run("--version").stdout.strip() == sp.__version__
     assert "compare" in run("--help").stdout
     assert run().returncode == 0
 

@@ -122,9 +122,13 @@ def test_is_whole(page: Page) -> None:
     assert anchors == set(ids)
 
 
-def test_summary_comes_first(page: Page) -> None:
+def test_pictures_come_first(page: Page) -> None:
     text = " ".join(page.text.split())
-    assert text.index("Ratio to best") < text.index("Stages over the layers")
+    places = [
+        text.index(word) for word in ("Stages over the layers", "Mean ratio", "Ratio to best")
+    ]
+    assert places == sorted(places)
+    assert " less than equal-layers: transfer-bounded " in text
     for status in ("OPTIMAL", "FEASIBLE", "INFEASIBLE", "UNKNOWN", "n/a", "error"):
         assert status in text
     for row in comparison().rows:
@@ -146,7 +150,7 @@ def test_every_figure_has_its_place(page: Page) -> None:
     places = {a["id"]: a for _, a in page.tags if a.get("class") == "figure"}
     drawn = embedded(page)
     assert set(places) == set(drawn)
-    assert len(drawn) == 2 * 4  # map, cycles, memory, trace; nothing of the infeasible one
+    assert len(drawn) == 2 * 5  # pair, map, cycles, memory, trace; nothing of the infeasible one
     for name, figure in drawn.items():
         assert figure["layout"]["yaxis"]["title"]["text"], name
         assert figure["layout"]["xaxis"]["title"]["text"], name

@@ -136,7 +136,7 @@ def test_vela_itself_is_read(tmp_path: Path) -> None:
 
 def test_a_log_of_vela_without_tables_is_told_how_to_have_them(tmp_path: Path) -> None:
     log = "Network summary for net\nAccelerator configuration               Ethos_U55_256\n"
-    with pytest.raises(InputError, match=r"no format.*; Vela prints .* --verbose-allocation$"):
+    with pytest.raises(InputError, match=r"is Vela's summary; .* --verbose-allocation"):
         sp.read(saved(tmp_path, log, "net.log"))
 
 

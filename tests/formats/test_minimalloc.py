@@ -166,7 +166,7 @@ def test_without_names_buffers_are_counted(tmp_path: Path) -> None:
         ("0\t0\t0\t3\t4\n", "", "5 columns of numbers and no header"),
         (SMALL, "end=upper", "columns: 'end=upper' is no role=name; write size=bytes"),
         (SMALL, "upper", "'upper' is no role=name"),
-        (SMALL, "upper=x", "columns: 'x' is no column of the file; there are id, lower, upper"),
+        (SMALL, "upper=x", "columns: 'x' is no column of the file; choose one of id, lower, upper"),
         (SMALL, "hint=upper", "missing: upper"),
         ("a,b\n1,2\n", "lower=a", "missing: upper, size"),
         ("0,0,3,4\n0,0,x,4\n", "lower=2,upper=3,size=4", "line 2, column 3: 'x' is no"),

@@ -235,7 +235,7 @@ def test_context_replaces_what_the_file_says(tmp_path: Path) -> None:
 BAD: list[tuple[Any, str, str]] = [
     ({}, "problem", 'is missing; begin with {"problem": "KIND", "version": 1'),
     ({"layers": [{"forward": 1}]}, "problem", "stagepack schema KIND"),
-    ([], "", "is an array, no object"),
+    ([], "", "is an array; a native file is an object"),
     (altered(problem="ship-routing"), "problem", "unknown problem 'ship-routing'"),
     (altered(version=2), "version", "version 2 is newer"),
     (altered(version=2, news=1), "version", "update Stagepack"),
@@ -310,7 +310,7 @@ def test_bad_fields_are_named(tmp_path: Path, document: Any, field: str, words: 
         ('{"problem": "pipeline-partition", "version": ' + "9" * 5000 + "}", "version: "),
         ("", "is empty"),
         (" \n ", "is empty"),
-        ("hello", "no format"),
+        ("hello", "not recognised: the first line is"),
     ],
 )
 def test_broken_text(tmp_path: Path, text: str, words: str) -> None:
@@ -393,5 +393,7 @@ def test_a_list_of_rows_is_told_what_native_files_are(tmp_path: Path) -> None:
     path = tmp_path / "tensors.json"
     for rows in ('[{"name": "in", "bytes": 9}]', '[{"name":"in","forward":9}]'):
         path.write_text(rows)
-        with pytest.raises(InputError, match=r'no object; begin with \{"problem".*read from CSV'):
+        with pytest.raises(
+            InputError, match=r'is an object; begin with \{"problem".*read from CSV'
+        ):
             door.read(path)

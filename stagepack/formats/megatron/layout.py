@@ -196,7 +196,7 @@ def parse(data: bytes, given: Words, file: str) -> list[PipelinePartition]:
     raise InputError(
         "is a layout of stages, a solution that says nothing of what layers cost",
         file=file,
-        remedy="name the chain first, and the layout as its solution",
+        remedy="name the chain, then the layout: stagepack check CHAIN LAYOUT",
     )
 
 

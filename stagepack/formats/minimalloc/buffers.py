@@ -30,7 +30,7 @@ import msgspec
 import numpy as np
 
 from stagepack import files
-from stagepack.errors import InputError
+from stagepack.errors import InputError, suggest
 from stagepack.formats.known import (
     BUFFER_ALIASES,
     BUFFERS,
@@ -163,7 +163,7 @@ def _header(names: tuple[str, ...], said: dict[str, str]) -> tuple[dict[str, int
             raise InputError(
                 f"{name[:40]!r} is no column of the file",
                 field="columns",
-                remedy=f"there are {', '.join(names)[:200]}",
+                remedy=suggest(name, names),
             )
         own = BUFFER_ALIASES.get(role, role)
         at[own], told[own] = names.index(name), role

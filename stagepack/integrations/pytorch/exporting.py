@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import partial
+from textwrap import shorten
 from typing import Any, NamedTuple, NoReturn
 
 import torch
@@ -124,7 +125,8 @@ def _refuse(
     """Say why a module cannot be traced for `inputs` and `kwargs`: the `error`, and where."""
     place = _place(module, inputs, kwargs) or type(module).__name__
     said = " ".join(str(error).split())
-    reason = END.split(said)[0].rstrip(" .")[:300] or type(error).__name__
+    reason = shorten(END.split(said)[0].rstrip(" ."), 300, placeholder="...")
+    reason = reason or type(error).__name__
     raise InputError(
         f"cannot be traced: {reason}", field=f"module {place}", remedy=_remedy(error, module)
     ) from None

@@ -267,6 +267,19 @@ class PipelineView(View[PipelinePartition, PipelineSolution]):
             text += self.html(instance, instance.solution_in(found[0]))
         return Section(text, drawn)
 
+    def beside(
+        self,
+        instance: PipelinePartition,
+        solved: Mapping[str, Result[PipelineSolution]],
+        anchor: str,
+    ) -> Section:
+        """Return the map of the results, a row each; their titles are the names of `solved`.
+
+        `anchor` is what the ids of elements begin with.
+        """
+        drawn: JsonObject = {}
+        return Section(panel(anchor, figures.stage_map(instance, solved), drawn), drawn)
+
     def section(
         self,
         instance: PipelinePartition,
