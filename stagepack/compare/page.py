@@ -96,9 +96,10 @@ def _pictures(
         kind, found = view(instance.kind), _results(comparison, label)
         found = {name: one for name, one in found.items() if one.objective is not None}
         worst = max(found, key=lambda name: found[name].objective or 0, default="")
-        if best is None or not kind.interactive or (best.objective or 0) <= 0:
+        least = None if best is None else best.objective
+        if best is None or least is None or not kind.interactive or least <= 0:
             continue
-        saved = 1 - best.objective / found[worst].objective
+        saved = float(1 - least / (found[worst].objective or least))
         if saved <= NEAR - 1:
             continue
         worth = partial(kind.worth_with_unit, instance)
