@@ -83,7 +83,7 @@ def test_everything_prints_in_a_few_lines_and_is_represented_in_one(results: Any
         text = str(thing)
         assert text != line
         if isinstance(thing, list):  # the list of methods: each has its row, or several
-            assert len(thing) < len(text.splitlines()) <= 5 * len(thing)
+            assert len(thing) < len(text.splitlines()) <= 6 * len(thing)
         else:
             assert 1 <= len(text.splitlines()) <= 36
         assert "array(" not in text

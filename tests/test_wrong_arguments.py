@@ -77,6 +77,7 @@ ELSEWHERE = {
     "build_stages", "compile_partitioned_model", "measure_plan", "pipe_model", "profile_model",
     "run_pipeline", "tied_gradients",  # need PyTorch
     "compare",  # below: it runs processes
+    "plan_layout",  # tests/planning/layouts: it takes samples of a step by name
     "formats", "versions",  # take nothing
 }  # fmt: skip
 

@@ -28,7 +28,7 @@ EXAMPLES = {
     ),
     "serving": (
         "serving config.json --cluster 4xh100 --context 8192",
-        "serving config.json --cluster 2x8xh200 --set tensor=8 --csv front.csv",
+        "serving config.json --cluster 2x8xh200 --csv front.csv",
     ),
     "tune": (
         "tune bert-base --over batch=1:64 --monotone batch",

@@ -270,7 +270,7 @@ def test_the_shell_says_training_or_inference_and_times_in_ms(tmp_path: Path) ->
     done = run("solve", DEEPSEEK, "--cluster", "2x8xh200", "--set", "sequence=2048")
     assert done.returncode == 0
     told = run("solve", LLAMA, "--cluster", "4xh10").stderr
-    assert "choose one of a100-40, a100-80, h100, h200, b200, l40s" in " ".join(told.split())
+    assert "choose one of a100-40, a100-80, h100, h800, h200, b200, l40s" in " ".join(told.split())
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_everything_that_was_found_stands_on_one_page(tmp_path: Path) -> None:
     drawn = {given["id"] for _, given in page.tags if given.get("class") == "figure"}
     assert drawn == set(json.loads(page.scripts[0]))
     assert len(drawn) > 6
-    assert text.count('src="data:image/svg+xml') == 2 + 4, (
+    assert text.count('src="data:image/svg+xml') == 2 + 5, (
         "tuning and front, and those of the store"
     )
 

@@ -348,6 +348,8 @@ class ModelsTuning(Tuning):
 class EverythingTuning(Tuning):
     """Trying all partitions of a few blocks."""
 
+    not_zero = ("often",)
+
     most_blocks: int = 7
     """Blocks of the largest graph; larger ones are left to other searches."""
 

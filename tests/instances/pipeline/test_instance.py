@@ -110,9 +110,17 @@ def test_arrays_that_make_no_sense(arguments: dict[str, Any], field: str) -> Non
     assert caught.value.remedy
 
 
-@pytest.mark.parametrize("capacity", ["4 boxes", [1, 2, 3]])
-def test_a_capacity_that_cannot_be_read_is_shown(capacity: Any) -> None:
-    told = f"cannot be read: {capacity}; give whole bytes: one number, or one for each of 2 devices"
+@pytest.mark.parametrize(
+    ("capacity", "told"),
+    [
+        ("4 boxes", "'4 boxes' is no number of bytes; write 1e9 or 16GiB"),
+        (
+            [1, 2, 3],
+            "cannot be read: [1, 2, 3]; give whole bytes: one number, or one for each of 2 devices",
+        ),
+    ],
+)
+def test_a_capacity_that_cannot_be_read_is_shown(capacity: Any, told: str) -> None:
     with pytest.raises(InputError, match=re.escape(told)):
         PipelinePartition.from_arrays([1, 2], devices=2, capacity=capacity)
 

@@ -32,8 +32,8 @@ COMPLETING = ("best-fit-lifetime", "classes", "best-fit-heaviest")
 
 def unsupported(blocks: Blocks) -> str:
     """Return why cores do not cover `blocks`, or ''."""
-    if not blocks.linear or not whole(_freed(blocks)):
-        return "cores need blocks of full height in one piece: no gaps, circular time or ranges"
+    if not blocks.linear or blocks.segment or not whole(_freed(blocks)):
+        return "cores need blocks in one piece: no gaps, circular time, ranges or segments"
     return ""
 
 
