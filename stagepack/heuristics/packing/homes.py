@@ -22,23 +22,12 @@ from stagepack.instances.profile import Array
 
 @dataclass(frozen=True, eq=False)
 class Share:
-    """Some memories, and the buffers that live in these and nowhere else.
+    """Some memories, and the buffers that live in these and nowhere else."""
 
-    Attributes
-    ----------
-    memories : tuple of int
-        Their indices, ascending.
-    buffers : ndarray of int64, shape (k,)
-        Ascending.
-    instance : LmemPacking
-        Of these alone; one without memories if it is one memory.
-    constant : int or None
-        What they cost wherever they are; None where the objective of `instance` is that of all.
-    """
-
-    memories: tuple[int, ...]
-    buffers: Array
-    instance: LmemPacking
+    memories: tuple[int, ...]  # their indices, ascending
+    buffers: Array  # int64, shape (k,): ascending
+    instance: LmemPacking  # of these alone; one without memories if it is one memory
+    # What they cost wherever they are; None where the objective of `instance` is that of all.
     constant: int | None
 
 

@@ -27,24 +27,12 @@ from stagepack.instances.profile import Array
 
 @dataclass(frozen=True)
 class Crowd:
-    """What some memories hold at once at least.
+    """What some memories hold at once at least."""
 
-    Attributes
-    ----------
-    mask : int
-        The bits of their indices.
-    nbytes : int
-        Bytes; of one memory the address that is reached.
-    buffers : ndarray of int64, shape (k,)
-        That have no other home and are alive at this moment.
-    shown : dict
-        The memories and the moment, or the members of a clique, for the verifier.
-    """
-
-    mask: int
-    nbytes: int
-    buffers: Array
-    shown: JsonObject
+    mask: int  # the bits of their indices
+    nbytes: int  # bytes; of one memory the address that is reached
+    buffers: Array  # int64, shape (k,): that have no other home and are alive at this moment
+    shown: JsonObject  # the memories and the moment, or the members of a clique, for the verifier
 
 
 def crowds(instance: LmemPacking, where: Array, *, tuning: PackingTuning = TUNING) -> list[Crowd]:

@@ -44,12 +44,6 @@ class Prober:
     ----------
     chain : Chain
         The instance as the kernels see it.
-
-    Raises
-    ------
-    InputError
-        When stages may stash so many numbers of microbatches that what they reach takes too much
-        memory.
     """
 
     def __init__(
@@ -166,11 +160,6 @@ class Prober:
 
         Limits and needs are in ticks.  For the objectives with a single limit that is the
         compute limit, and what is needed of it is the partition's objective value.
-
-        Raises
-        ------
-        InputError
-            When the probe would need more cells than the limit.
         """
         kernels, reading = self._kernels, self._scratch.reading
         state = kernels.probe_state(kernels.ONE_PROBE, compute_limit, transfer_limit)
@@ -359,13 +348,7 @@ class LeastLimit(Prober):
         return self.looks_at_more(cells, first_limit, UNLIMITED)
 
     def go_on(self) -> None:
-        """Search for another fraction of a second.
-
-        Raises
-        ------
-        InputError
-            When the next probe would need more cells than the limit.
-        """
+        """Search for another fraction of a second."""
         kernels, own = self._kernels, self._state
         chain, self._cuts = self._affordable(int(own[kernels.COMPUTE]), UNLIMITED)
         if own[kernels.PROBES] == 0:

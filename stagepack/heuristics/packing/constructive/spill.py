@@ -27,19 +27,12 @@ from stagepack.instances.profile import Array
 
 
 class Placed(NamedTuple):
-    """Buffers in memories.
+    """Buffers in memories."""
 
-    Attributes
-    ----------
-    offsets, memory : ndarray of int64, shape (n,)
-        Of each buffer.
-    fits : bool
-        Whether that is a placement; else some memories are too full.
-    """
-
+    # `offsets`, `memory`: int64, shape (n,): of each buffer.
     offsets: Array
     memory: Array
-    fits: bool
+    fits: bool  # whether that is a placement; else some memories are too full
 
 
 def place(

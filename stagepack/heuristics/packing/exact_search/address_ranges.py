@@ -22,17 +22,11 @@ from stagepack.instances.profile import Array
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Offsets at which blocks may lie: rows of spans, ends included, ascending and disjoint.
+    """Offsets at which blocks may lie: rows of spans, ends included, ascending and disjoint."""
 
-    Attributes
-    ----------
-    ptr : ndarray of int64, shape (b + 1,)
-        A block with an empty row may lie anywhere.
-    low, high : ndarray of int64
-        Multiples of the alignment.  What may lie nowhere has one span, at NOWHERE.
-    """
-
-    ptr: Array
+    ptr: Array  # int64, shape (b + 1,): a block with an empty row may lie anywhere
+    # `low`, `high`: int64: multiples of the alignment.  What may lie nowhere has one span, at
+    # NOWHERE.
     low: Array
     high: Array
 

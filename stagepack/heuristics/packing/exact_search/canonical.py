@@ -27,20 +27,14 @@ from stagepack.instances.profile import Array
 
 
 class Partial(NamedTuple):
-    """A partial packing of a component from the bottom up.
+    """A partial packing of a component from the bottom up."""
 
-    Attributes
-    ----------
-    base : ndarray of int64, shape (b,)
-        The lowest place of every block above all that are placed; NOWHERE: it is placed.
-    effective : ndarray of int64, shape (b,)
-        What is proved about offsets of blocks without a place.
-    floor, left : ndarray of int64, shape (sections,)
-        The least effective offset of what is left in each section, and what that holds in all.
-    """
-
+    # int64, shape (b,): the lowest place of every block above all that are placed; NOWHERE: it is
+    # placed.
     base: Array
-    effective: Array
+    effective: Array  # int64, shape (b,): what is proved about offsets of blocks without a place
+    # `floor`, `left`: int64, shape (sections,): the least effective offset of what is left in each
+    # section, and what that holds in all.
     floor: Array
     left: Array
 

@@ -41,29 +41,20 @@ from stagepack.progress import pausing
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Movable blocks over sections.
+    """Movable blocks over sections."""
 
-    Attributes
-    ----------
-    index : ndarray of int64, shape (b,)
-        Index of each block in the instance.
-    size, alignment, duration : ndarray of int64, shape (b,)
-        Bytes; what offsets are multiples of; time alive.
-    section_ptr, section_of : ndarray of int64, shape (b + 1,), (incidences,)
-        Sections of each block as rows, ascending, never empty.
-    places : Places
-        Where blocks may lie.
-    linear : bool
-        Every row is a run of consecutive sections; the blocks of a part ascend in the first one.
-    """
-
-    index: Array
+    index: Array  # int64, shape (b,): index of each block in the instance
+    # `size`, `alignment`, `duration`: int64, shape (b,): bytes; what offsets are multiples of; time
+    # alive.
     size: Array
     alignment: Array
     duration: Array
+    # `section_ptr`, `section_of`: int64, shape (b + 1,), (incidences,): sections of each block as
+    # rows, ascending, never empty.
     section_ptr: Array
     section_of: Array
-    places: Places
+    places: Places  # where blocks may lie
+    # Every row is a run of consecutive sections; the blocks of a part ascend in the first one.
     linear: bool
 
     @property

@@ -41,24 +41,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Decision:
-    """What is known about one capacity.
+    """What is known about one capacity."""
 
-    Attributes
-    ----------
-    status : Status
-        FEASIBLE, INFEASIBLE or UNKNOWN.
-    offsets : ndarray of int64, shape (b,), optional
-        Offsets of the blocks, where feasible.
-    bound : int
-        A lower bound on the peak of the blocks; where infeasible it exceeds the capacity.
-    nodes : int
-        Nodes searched.
-    """
-
-    status: Status
-    offsets: Array | None
-    bound: int
-    nodes: int
+    status: Status  # FEASIBLE, INFEASIBLE or UNKNOWN
+    offsets: Array | None  # int64, shape (b,), optional: offsets of the blocks, where feasible
+    bound: int  # a lower bound on the peak of the blocks; where infeasible it exceeds the capacity
+    nodes: int  # nodes searched
 
 
 def unsupported(blocks: Blocks, *, tuning: PackingTuning = TUNING) -> str:

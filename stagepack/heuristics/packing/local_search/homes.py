@@ -26,23 +26,15 @@ from stagepack.instances.profile import Array
 
 
 class _Packed(NamedTuple):
-    """Some buffers in one memory.
+    """Some buffers in one memory."""
 
-    Attributes
-    ----------
-    buffers, offsets : ndarray of int64
-        Which, and where.
-    peak, over : int
-        Highest address, and by how much it is above the end.
-    highest : ndarray of int64
-        Blocks that end above the memory, else those that end at the peak.
-    """
-
+    # `buffers`, `offsets`: int64: which, and where.
     buffers: Array
     offsets: Array
+    # `peak`, `over`: highest address, and by how much it is above the end.
     peak: int
     over: int
-    highest: Array
+    highest: Array  # int64: blocks that end above the memory, else those that end at the peak
 
 
 class _Search:

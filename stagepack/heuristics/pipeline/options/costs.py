@@ -121,11 +121,6 @@ class Chooser:
         given : Options
         within, spare, last
             As :func:`.label_kernels.fill` has them.
-
-        Raises
-        ------
-        InputError
-            When there are too many labels.
         """
         n = self.costs.n
         cost, budget = np.full((n + 1, n + 1), UNLIMITED, dtype=np.int64), SHORT
@@ -176,11 +171,6 @@ class Chooser:
             The stage [first, end).
         within : int
             Ticks that it does not exceed.
-
-        Raises
-        ------
-        InputError
-            When there are too many labels.
         """
         best = None
         for way in self._ways(given):

@@ -93,11 +93,6 @@ def any_that_fits(
     ----------
     chooser : Chooser, optional
         Of these costs, where there is one.
-
-    Raises
-    ------
-    InputError
-        When stages have too many trade-offs of bytes.
     """
     pause: Pause = (lambda: None) if progress is None else progress.require_time
     chooser = chooser or Chooser(costs, tuning.options, pause)
@@ -122,11 +117,6 @@ def chosen_for(
         Called now and then; what it raises ends the search.
     closely : bool
         Whether to take the best choices; else those of a rule of thumb, which may find none.
-
-    Raises
-    ------
-    InputError
-        When a stage has too many trade-offs to take the best.
     """
     chooser, instance = Chooser(costs, tuning.options, pause), costs.instance
     chosen = list[int]()
