@@ -40,14 +40,9 @@ MOST_SUMMANDS = 200_000  # and how many of them are added up each time
 
 @dataclass(frozen=True)
 class StageLimits:
-    """Ticks that no stage of a solution worth at most `upper` exceeds.
+    """Ticks that no stage of a solution worth at most `upper` exceeds."""
 
-    Attributes
-    ----------
-    compute, transfer : int
-        Limits of compute and of receive + send (without the host's share).
-    """
-
+    # `compute`, `transfer`: limits of compute and of receive + send (without the host's share).
     compute: int
     transfer: int
 

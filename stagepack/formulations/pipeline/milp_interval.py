@@ -74,19 +74,13 @@ COVERING_LAYERS = 1000  # up to so many layers, bound P and Q through an n x n m
 
 @dataclass
 class Arcs:
-    """Arcs as columns, all of shape (arcs,), sorted by transition; int64.
+    """Arcs as columns, all of shape (arcs,), sorted by transition; int64."""
 
-    Attributes
-    ----------
-    transition, begin, end : ndarray
-        The stage [begin, end) is placed by a transition.
-    compute, transfer : ndarray
-        Ticks p and q.
-    """
-
+    # `transition`, `begin`, `end`: the stage [begin, end) is placed by a transition.
     transition: Array
     begin: Array
     end: Array
+    # `compute`, `transfer`: ticks p and q.
     compute: Array
     transfer: Array
 

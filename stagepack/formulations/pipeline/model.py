@@ -48,11 +48,6 @@ class PipelineModel(Formulation[PipelinePartition, PipelineSolution]):
         Ticks of one step of the objective.
     loss : int
         By how many ticks rounding to steps may have raised C + T, less than a step for each.
-
-    Raises
-    ------
-    InputError
-        When the instance is `unsupported`, too large, or has costs that the engine cannot hold.
     """
 
     least: tuple[int, int]
