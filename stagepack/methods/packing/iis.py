@@ -31,17 +31,10 @@ from stagepack.result import Status
 
 @dataclass(frozen=True)
 class InfeasibleBuffers:
-    """Buffers that do not fit together.
+    """Buffers that do not fit together."""
 
-    Attributes
-    ----------
-    buffers : tuple of int
-        Their indices, ascending.
-    irreducible : bool
-        Without any one of them the others fit.  False: not proved.
-    """
-
-    buffers: tuple[int, ...]
+    buffers: tuple[int, ...]  # their indices, ascending
+    # Without any one of them the others fit.  False: not proved.
     irreducible: bool
 
 

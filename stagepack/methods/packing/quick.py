@@ -21,24 +21,12 @@ _placed: weakref.WeakSet[PackingProgress] = weakref.WeakSet()
 
 
 class Quick(NamedTuple):
-    """What is known after quick placements.
+    """What is known after quick placements."""
 
-    Attributes
-    ----------
-    spans : Spans
-        Of the blocks, rounded.
-    seconds : float
-        How long the first one took; of the clock, so that a busy machine tells itself.
-    offsets : ndarray of int64, shape (b,), or None
-        The lowest one in valleys.
-    key : str
-        Of :data:`~stagepack.heuristics.packing.constructive.valleys.KEYS`: its classes.
-    """
-
-    spans: constructive.valleys.Spans
-    seconds: float
-    offsets: Array | None
-    key: str
+    spans: constructive.valleys.Spans  # of the blocks, rounded
+    seconds: float  # how long the first one took; of the clock, so that a busy machine tells itself
+    offsets: Array | None  # int64, shape (b,), or None: the lowest one in valleys
+    key: str  # of :data:`~stagepack.heuristics.packing.constructive.valleys.KEYS`: its classes
 
 
 def place_first(attempt: Attempt) -> Quick:
