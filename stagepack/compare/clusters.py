@@ -22,11 +22,6 @@ def dask(address: str, *, timeout: float = 30) -> Iterator[Executor]:
     ------
     concurrent.futures.Executor
         Runs on the workers of the scheduler; cells of one that dies are begun anew on another.
-
-    Raises
-    ------
-    InputError
-        When nothing answers there, or Dask is not installed.
     """
     try:
         from distributed import Client
@@ -108,11 +103,6 @@ class Slurm(Executor):
     **parameters
         As ``submitit.AutoExecutor.update_parameters`` takes them: ``timeout_min``,
         ``slurm_partition``, ``slurm_array_parallelism``, ``mem_gb``, ``cpus_per_task``, ...
-
-    Raises
-    ------
-    InputError
-        For parameters that submitit does not know, or where it is not installed.
     """
 
     def __init__(
