@@ -301,13 +301,7 @@ def _suite(context: JsonObject) -> list[Instance]:
 
 
 def _page(directory: Path | None) -> Path | None:
-    """Return the page to write; None where nobody asked for it and it cannot be made.
-
-    Raises
-    ------
-    InputError
-        When a page that was asked for could not be made or written.
-    """
+    """Return the page to write; None where nobody asked for it and it cannot be made."""
     try:
         from stagepack.cli.picture import require_pages
 
