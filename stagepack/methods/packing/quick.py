@@ -74,16 +74,10 @@ def place_more(
 ) -> Quick:
     """Offer more placements in n log n, by other classes; none is begun that would not end in time.
 
-    Parameters
-    ----------
-    quick : Quick
-        The first one.
-    enough : float
-        A peak so many times the bound is left as it is after two placements.
-    following : sequence of float
-        Times that what comes next takes until it has its first and its further results, in terms
-        of the first placement.  Where there is time for one of these, but not for other placements
-        as well, it is left to it, unless the lowest so far is far above its bound.
+    A peak `enough` times the bound is left as it is after two placements.  What comes next takes
+    the times `following`, in terms of the first placement in `quick`, until it has its first and
+    its further results.  Where there is time for one of these, but not for other placements as
+    well, it is left to it, unless the lowest so far is far above its bound.
     """
     tuning = attempt.tuning
     progress, bound = attempt.progress, attempt.progress.bound or 0
