@@ -103,17 +103,9 @@ def answer(
 ) -> Rescue:
     """Write what was found where it is asked for, print it, and return what could not be written.
 
-    Parameters
-    ----------
-    found : a front, a plan, ...
-    what : str
-        What stdout holds in full where a file could not be written.
-    output : Path, optional
-        Gets the JSON.
-    *others : (callable, Path or None)
-        How each other file is written, and where.
-    as_json : bool
-        Print JSON.
+    `output` gets the JSON of what was `found`, and each of `others` is a way to write a file, and
+    where.  `what` is said to be on stdout in full where a file could not be written; `as_json`
+    prints JSON.
     """
     document = {**found.to_dict(), "command": command_line()}
     output = apart(output, as_json=as_json)

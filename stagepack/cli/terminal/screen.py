@@ -239,13 +239,7 @@ class _Live(abc.ABC):
 
 
 class Solving(_Live):
-    """Seconds, incumbent and bound of a running solve, on one line.
-
-    Parameters
-    ----------
-    name, method : str
-        What is solved, and how (or what else is done with it).
-    """
+    """Seconds, incumbent and bound of a running solve by a `method`, on one line."""
 
     def __init__(self, name: str, method: str) -> None:
         from rich.spinner import Spinner
@@ -291,12 +285,8 @@ class Solving(_Live):
 class Cells(_Live):
     """Progress of a comparison: a bar and the cells under way for a person, else a line a cell.
 
-    Parameters
-    ----------
-    instances : mapping
-        What is compared, by label.
-    announcement : str
-        Told when the first cell begins: by then nothing is left to refuse.
+    `instances` are compared, by label.  The `announcement` is told when the first cell begins: by
+    then nothing is left to refuse.
     """
 
     def __init__(self, instances: Mapping[str, Instance], announcement: str = "") -> None:
