@@ -55,12 +55,7 @@ def possible(instance: LmemPacking) -> Array:
 def shares(instance: LmemPacking, where: Array) -> list[Share]:
     """Return what can be packed apart, the fewest buffers first.
 
-    Parameters
-    ----------
-    instance : LmemPacking
-        With memories.
-    where : ndarray of bool, shape (n, memories)
-        From :func:`possible`, with a memory for every buffer.
+    `where`, from :func:`possible`, has a memory for every buffer.
     """
     joined = Joined[int]()
     for choice in np.unique(where, axis=0):
@@ -112,16 +107,7 @@ def _share(instance: LmemPacking, where: Array, memories: tuple[int, ...], buffe
 def alone_in(instance: LmemPacking, memory: int, buffers: Array, **changes: object) -> LmemPacking:
     """Return buffers as an instance of one memory, its peak to be minimised if nothing is said.
 
-    Parameters
-    ----------
-    instance : LmemPacking
-        With memories.
-    memory : int
-        Index of the one.
-    buffers : ndarray of int64
-        That can all live in it.
-    **changes
-        Further fields to change.
+    `buffers` can all live in the `memory`; `changes` are to further fields.
     """
     return instance.within(memory, buffers.tolist(), **{"objective": Objective.PEAK, **changes})
 

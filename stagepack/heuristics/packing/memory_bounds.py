@@ -40,12 +40,8 @@ def crowds(instance: LmemPacking, where: Array, *, tuning: PackingTuning = TUNIN
 
     Nothing where buffers are so many that looking takes long.
 
-    Parameters
-    ----------
-    instance : LmemPacking
-        With memories.
-    where : ndarray of bool, shape (n, memories)
-        Where buffers can live: :func:`~stagepack.heuristics.packing.homes.possible`.
+    `where`, bool of shape (n, memories), is where buffers can live:
+    :func:`~stagepack.heuristics.packing.homes.possible`.
     """
     m = where.shape[1]
     if len(where) > tuning.homes.crowded:
@@ -99,12 +95,7 @@ def objective_bound(
 ) -> tuple[int, Evidence]:
     """Return a lower bound on the objective, and what shows it.
 
-    Parameters
-    ----------
-    where : ndarray of bool, shape (n, memories)
-        Where buffers can live.
-    found : list of Crowd
-        Of :func:`crowds`.
+    `where` is as for :func:`crowds`, which `found` the crowds.
     """
     if instance.objective in (Objective.PEAK, Objective.FIT):
         return _peaks(found)
@@ -178,13 +169,7 @@ def _remedy(instance: LmemPacking, crowd: Crowd, excess: int) -> str:
 
 
 def nowhere(instance: LmemPacking, where: Array) -> str:
-    """Return which buffer has no memory that could hold it, in words; "" for none.
-
-    Parameters
-    ----------
-    where : ndarray of bool, shape (n, memories)
-        Where buffers can live.
-    """
+    """Return which buffer has no memory that could hold it, in words; "" for none."""
     lost = np.flatnonzero(~where.any(axis=1))
     if not len(lost):
         return ""
