@@ -23,10 +23,8 @@ PackingProgress = Progress[PackingSolution]
 class Attempt:
     """One instance being solved: its normal form, and how answers get to `progress`.
 
-    Raises
-    ------
-    Stopped
-        When a look at the loads shows that nothing fits; `progress` has the reason.
+    :class:`Stopped` is raised when a look at the loads shows that nothing fits; `progress` has the
+    reason.
     """
 
     def __init__(

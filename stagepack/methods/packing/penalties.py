@@ -167,9 +167,7 @@ def begin(attempt: Attempt, settings: Settings) -> None:
 
 
 def solve(attempt: Attempt, settings: Settings, *, prove: bool = True) -> None:
-    """Search for the least cost in turns, each longer: placements and, to `prove` it, bounds,
-    models.
-    """
+    """Search for the least cost in turns, each longer: placements, and models to `prove` it."""
     search, steer = Sharing(attempt), attempt.tuning.penalties
     if search.small and attempt.progress.solution is None:
         search.apart()
