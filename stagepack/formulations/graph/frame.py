@@ -42,7 +42,7 @@ class Frame:
     - `devices`: slots are devices, whose links are unlike.
     - `leading`: slots without blocks come before all others.
     - `roaming`: slots are devices of which it is chosen who comes before whom.
-    - `turn`, int64, shape (slots,): of slots that can be exchanged, how many are taken before, or 0.
+    - `turn`, int64, shape (slots,): of slots that can be exchanged, how many come before, or 0.
     - `rank`, int64, shape (blocks,): how many blocks are larger: they take at most so many of such
       slots.
     - `unit`: ticks of a step.
