@@ -121,18 +121,8 @@ def extend(layer: int, within: int, count: int, options: Options, held: int, roo
 
     `TOO_MANY` where there is no room for them.
 
-    Parameters
-    ----------
-    layer : int64
-        The layer that is added.
-    within : int64
-        Ticks that no label exceeds.
-    count : int64
-        Labels of the run, on side 0.
-    options : Options
-    held : int64
-        Bytes that the longer run holds once.
-    room : Room
+    The `layer` is added to a run of `count` labels, on side 0; no label exceeds `within` ticks, and
+    the longer run holds `held` bytes once.
     """
     return _extend(options, layer, within, held, room, 0, count)
 
