@@ -70,14 +70,10 @@ def complain(line: str) -> None:
 
 
 def say(text: str, end: str = "\n") -> None:
-    """Print `text` on stdout in the letters that it takes.
+    """Print `text` on stdout in the letters that it takes; :class:`OSError` when it does not get
+    through.
 
     ``typer.echo`` writes UTF-8 even where ``PYTHONIOENCODING`` says ASCII.
-
-    Raises
-    ------
-    OSError
-        When it does not get through.
     """
     _print(text, sys.stdout, end)
 
