@@ -92,8 +92,8 @@ class Portfolio(abc.ABC):
 
     def __init__(self, keys: Mapping[str, Array], warm: Array | None, b: int) -> None:
         self._nodes = 0
-        self.rounds: dict[int, int] = {}
-        self.seconds = 0.0
+        self.rounds: dict[int, int] = {}  # by capacity in units: those that are over
+        self.seconds = 0.0  # of work of all rounds
         self._begun: dict[int, _Round] = {}  # by capacity: rounds that were stopped
         self._paused: _Round | None = None  # whose search is in `search`, and not over
         self._keys, self.warm = keys, warm
