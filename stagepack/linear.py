@@ -16,34 +16,24 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Linear:
-    """A mixed-integer linear program, to be minimised.
+    """A mixed-integer linear program, to be minimised."""
 
-    Attributes
-    ----------
-    cost, lower, upper : ndarray of float64, shape (columns,)
-        Objective and bounds; infinite where there is no bound.
-    integral : ndarray of bool, shape (columns,)
-        Which columns are whole numbers.
-    start : ndarray of int64, shape (rows + 1,)
-        Row i has the entries start[i] .. start[i + 1] - 1.
-    column, value : ndarray of int64 and float64, shape (entries,)
-        Where they stand and what they are: no zeros, no place twice.
-    low, high : ndarray of float64, shape (rows,)
-        Sides of the rows, infinite where there is none.
-    offset : float
-        What the objective has on top.
-    """
-
+    # `cost`, `lower`, `upper`: float64, shape (columns,): objective and bounds; infinite where
+    # there is no bound.
     cost: Array
     lower: Array
     upper: Array
-    integral: Array
+    integral: Array  # bool, shape (columns,): which columns are whole numbers
+    # int64, shape (rows + 1,): row i has the entries start[i] .. start[i + 1] - 1.
     start: Array
+    # `column`, `value`: int64 and float64, shape (entries,): where they stand and what
+    # they are: no zeros, no place twice.
     column: Array
     value: Array
+    # `low`, `high`: float64, shape (rows,): sides of the rows, infinite where there is none.
     low: Array
     high: Array
-    offset: float = 0.0
+    offset: float = 0.0  # what the objective has on top
 
     @classmethod
     def of(cls, *, row: Array, column: Array, value: Array, low: Array, **others: Any) -> Linear:

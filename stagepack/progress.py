@@ -148,33 +148,18 @@ class Progress(Generic[SolutionT]):
     Methods `offer` solutions and `raise_bound`; between steps they ask `keep_going`.  Only
     solutions that the instance's own checker accepts are kept.
 
-    Parameters
-    ----------
-    evaluate : callable
-        Objective value of a solution, as the instance defines it.
-    check : callable
-        Violations of a solution; a non-empty answer raises :class:`CheckError`.
-    time_limit : float, optional
-        Seconds from now, not counting :attr:`setup_time`.
-    target : int or float, optional
-        Stop once the objective is at most this.
-    gap : float
-        Stop once the relative gap is at most this.
-    tolerance : float
-        Relative tolerance of objective values: 0 for integer data.
-    on_incumbent : callable, optional
-        Called with ``(solution, objective, bound)`` at each improvement.
-    on_bound : callable, optional
-        Called with ``(bound, source)`` at each better bound.
-    secondary : callable, optional
-        Of solutions of equal objective the one with the least of this is kept.
-    by_clock : bool
-        Whether the clock may say when something is told; else equal runs tell, and stop, alike.
+    `evaluate` gives the objective value of a solution, as the instance defines it, `check` its
+    violations, of which any raise :class:`CheckError`.  `time_limit` is in seconds from now, not
+    counting :attr:`setup_time`; the run also stops once the objective is at most `target`, or the
+    relative gap at most `gap`.  `tolerance` is that of objective values, relative: 0 for integer
+    data.
 
-    Attributes
-    ----------
-    failure : BaseException or None
-        What the caller's functions raised, which ends the run; nothing is told after it.
+    `on_incumbent` is called with ``(solution, objective, bound)`` at each improvement, `on_bound`
+    with ``(bound, source)`` at each better bound.  Of solutions of equal objective the one with the
+    least `secondary` is kept.  `by_clock`: the clock may say when something is told; else equal
+    runs tell, and stop, alike.
+
+    `failure` is what the caller's functions raised, which ends the run; nothing is told after it.
     """
 
     def __init__(

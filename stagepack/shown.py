@@ -131,13 +131,7 @@ def some(values: Iterable[object]) -> str:
 
 
 def dataframe(columns: Mapping[str, object] | Iterable[Mapping[str, object]]) -> pd.DataFrame:
-    """Return columns, or rows, as a table of pandas.
-
-    Raises
-    ------
-    InputError
-        When pandas is not installed.
-    """
+    """Return columns, or rows, as a table of pandas."""
     try:
         import pandas as pd
     except ImportError as error:

@@ -222,16 +222,8 @@ def chosen(
 ) -> tuple[dict[str, Instance], Methods]:
     """Return the instances by label, and the methods: those of the tour where nothing is asked.
 
-    Parameters
-    ----------
-    sources : sequence of str
-        Files, names of the catalog, kinds.
-    methods : list of str or None
-        Those that were named.
-    context : dict
-        What was said besides.
-    whole : bool
-        Whether the whole suite was asked for.
+    `sources` are files, names of the catalog and kinds, `methods` those that were named, `context`
+    what was said besides; `whole`: the whole suite was asked for.
     """
     from stagepack.catalog import tour
     from stagepack.compare.run import labels
@@ -301,13 +293,7 @@ def _suite(context: JsonObject) -> list[Instance]:
 
 
 def _page(directory: Path | None) -> Path | None:
-    """Return the page to write; None where nobody asked for it and it cannot be made.
-
-    Raises
-    ------
-    InputError
-        When a page that was asked for could not be made or written.
-    """
+    """Return the page to write; None where nobody asked for it and it cannot be made."""
     try:
         from stagepack.cli.picture import require_pages
 

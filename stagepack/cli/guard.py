@@ -26,12 +26,8 @@ def guarded(ended: Callable[[bool], int]) -> Callable[[], None]:
     """Go on in a child where there is little memory; the parent leaves with the child's code.
 
     `ended` is told whether the run was interrupted, tells that it was ended, and returns the exit
-    code.  It is called in the parent, or in a child that was interrupted before it began.
-
-    Returns
-    -------
-    callable
-        To be called when the run leaves by itself.
+    code.  It is called in the parent, or in a child that was interrupted before it began.  What is
+    returned is to be called when the run leaves by itself.
     """
     if not memory.is_scarce():
         return lambda: None

@@ -29,20 +29,9 @@ def choose(
 ) -> NoReturn:
     """Choose a layout, print it, and end.
 
-    Parameters
-    ----------
-    model : str
-        A file.
-    context : dict
-        What is said of it.
-    global_batch : int
-        Samples of a step.
-    others : mapping of str to object
-        Options that choose no layouts: none of them may be given.
-    limits : dict
-        Of the search.
-    output, export, as_, as_json
-        As of the command.
+    `model` is a file, `context` what is said of it, `global_batch` the samples of a step, `limits`
+    those of the search; none of `others`, options that choose no layouts, may be given.  `output`,
+    `export`, `as_` and `as_json` are those of the command.
     """
     from stagepack.planning.layouts import plan_layout
 

@@ -63,13 +63,7 @@ def measure(
 
 
 def _made(named: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """Return the module and its inputs.
-
-    Raises
-    ------
-    InputError
-        Where there is no such file or function, or it returns something else.
-    """
+    """Return the module and its inputs."""
     path, _, name = named.rpartition(":")
     file = Path(path)
     if not name.isidentifier() or file.suffix != ".py" or not file.is_file():

@@ -95,18 +95,9 @@ def bare(parameters: Any) -> Any:
 def option(panel: str, about: str, *names: str, metavar: str = "", **more: Any) -> Any:
     """Return an option of a command.
 
-    Parameters
-    ----------
-    panel : str
-        Its group in the help.
-    about : str
-        What it does.
-    *names : str
-        How it is written; by default as its argument is called.
-    metavar : str
-        What stands for its value; nothing for a flag that is not set by default.
-    **more
-        As for ``typer.Option``.
+    `panel` is its group in the help, `about` what it does.  It is written as `names` say, by
+    default as its argument is called; `metavar` stands for its value, nothing for a flag that is
+    not set by default.  `more` is as for ``typer.Option``.
     """
     if names and not metavar:
         more.setdefault("show_default", False)

@@ -28,11 +28,6 @@ def require_writable(*targets: Path | None, source: str = "") -> None:
     """Refuse what cannot be written, or is named twice, before anything is solved.
 
     `source`, what is read, perhaps as FILE#name, is never written over.
-
-    Raises
-    ------
-    InputError
-        Naming the file.
     """
     seen: set[str] = set()
     sources = {os.path.realpath(file) for file in (source, source.rpartition("#")[0]) if file}
@@ -108,17 +103,9 @@ def answer(
 ) -> Rescue:
     """Write what was found where it is asked for, print it, and return what could not be written.
 
-    Parameters
-    ----------
-    found : a front, a plan, ...
-    what : str
-        What stdout holds in full where a file could not be written.
-    output : Path, optional
-        Gets the JSON.
-    *others : (callable, Path or None)
-        How each other file is written, and where.
-    as_json : bool
-        Print JSON.
+    `output` gets the JSON of what was `found`, and each of `others` is a way to write a file, and
+    where.  `what` is said to be on stdout in full where a file could not be written; `as_json`
+    prints JSON.
     """
     document = {**found.to_dict(), "command": command_line()}
     output = apart(output, as_json=as_json)
@@ -142,13 +129,7 @@ class Form:
 
     @classmethod
     def of(cls, text: str | None, **options: object) -> Form:
-        """Read ``TOOL:KEY=VALUE,...``, or nothing; what is said besides, if it is true, counts.
-
-        Raises
-        ------
-        InputError
-            For what is no KEY=VALUE.
-        """
+        """Read ``TOOL:KEY=VALUE,...``, or nothing; what is said besides, if it is true, counts."""
         tool, _, rest = (text or "").partition(":")
         said: JsonObject = {key: value for key, value in options.items() if value}
         for pair in filter(None, rest.split(",")):
@@ -175,12 +156,6 @@ def require_exportable(problem: Instance, path: Path, form: Form, *, planned: bo
     """Refuse a file that this kind of `problem` is not exported to, before anything is solved.
 
     `planned`: the stages written are those of a plan, perhaps on fewer devices.
-
-    Raises
-    ------
-    InputError
-        For a kind that has no export, or another end of the name than it takes; for a tool that
-        reads no such solutions, or takes none of this instance.
     """
     if form.tool:
         from stagepack.formats.solutions import require_expressible, require_tool

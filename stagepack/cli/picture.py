@@ -14,11 +14,6 @@ def require_drawable(kind: str, path: Path, option: str) -> None:
     """Refuse a picture that cannot be drawn: of this kind, in this format, or without the extra.
 
     `kind` is the problem; the end of `path` says the format; `option` named it, for messages.
-
-    Raises
-    ------
-    InputError
-        Naming the option, and what to do.
     """
     from stagepack.report.canvas import require_picture
     from stagepack.report.figures import graph_objects
@@ -53,11 +48,6 @@ def draw(
     """Write the picture of an `answer` to a `problem`: .html is interactive, others static.
 
     `scale` is one of the view's `scales`.
-
-    Raises
-    ------
-    InputError
-        For a scale that its pictures do not have.
     """
     from stagepack.report.plot import plot
     from stagepack.report.view import require_scale, view

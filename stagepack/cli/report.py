@@ -58,14 +58,7 @@ def report(
 
 
 def _found(sources: list[str], context: JsonObject) -> list[object]:
-    """Return what is shown, in order.
-
-    Raises
-    ------
-    InputError
-        For a solution without its instance, an instance without a solution, and what cannot be
-        read.
-    """
+    """Return what is shown, in order."""
     from stagepack.claims import read_result
     from stagepack.compare.results import read_store
     from stagepack.planning.document import is_tuning, read_tuning

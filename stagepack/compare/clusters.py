@@ -16,17 +16,8 @@ from stagepack.errors import InputError, StagepackError
 def dask(address: str, *, timeout: float = 30) -> Iterator[Executor]:
     """Connect to a Dask scheduler; use with ``with``.
 
-    It has an `address` such as ``tcp://10.0.0.1:8786``, and must answer in `timeout` seconds.
-
-    Yields
-    ------
-    concurrent.futures.Executor
-        Runs on the workers of the scheduler; cells of one that dies are begun anew on another.
-
-    Raises
-    ------
-    InputError
-        When nothing answers there, or Dask is not installed.
+    It has an `address` such as ``tcp://10.0.0.1:8786``, and must answer in `timeout` seconds.  What
+    is yielded runs on its workers; cells of one that dies are begun anew on another.
     """
     try:
         from distributed import Client
@@ -97,22 +88,11 @@ async def _await(remote: Any, future: Future[Any]) -> None:
 class Slurm(Executor):
     """Runs calls as jobs of Slurm, or as processes of this machine, through submitit.
 
-    What is submitted within half a second is one array of jobs.
-
-    Parameters
-    ----------
-    folder : path-like
-        Where jobs, their answers and logs are written; all machines must see it.
-    cluster : str, optional
-        "slurm", or "local" for processes of this machine; by default what there is.
-    **parameters
-        As ``submitit.AutoExecutor.update_parameters`` takes them: ``timeout_min``,
-        ``slurm_partition``, ``slurm_array_parallelism``, ``mem_gb``, ``cpus_per_task``, ...
-
-    Raises
-    ------
-    InputError
-        For parameters that submitit does not know, or where it is not installed.
+    What is submitted within half a second is one array of jobs.  Jobs, their answers and logs are
+    written to `folder`, which all machines must see.  `cluster` is "slurm", or "local" for
+    processes of this machine; by default what there is.  Further `parameters` are as
+    ``submitit.AutoExecutor.update_parameters`` takes them: ``timeout_min``, ``slurm_partition``,
+    ``slurm_array_parallelism``, ``mem_gb``, ``cpus_per_task``, ...
     """
 
     def __init__(

@@ -19,36 +19,18 @@ InstanceT = TypeVar("InstanceT", bound=Instance)
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How a method should run.
+    """How a method should run."""
 
-    Attributes
-    ----------
-    engine : str or None
-        Engine to use; None for the method's own choice.
-    warm_start : str or solution or None
-        "auto", None, the name of a method of the same problem, or a solution.
-    threads : int
-        For the engines.
-    seed : int
-        For the engines and for what is drawn at random.
-    deterministic : bool
-        Limit work instead of time; of methods that count their work, or leave it to an engine.
-    time_limit : float or None
-        The limit of the run, for turning it into work.
-    proof : bool
-        Whether evidence that others can verify is worth the time that is left.
-    tuning : Tuning or None
-        What steers the searches of the family; None for what is usual.
-    """
-
-    engine: str | None = None
+    engine: str | None = None  # engine to use; None for the method's own choice
+    # "auto", None, the name of a method of the same problem, or a solution.
     warm_start: Solution | str | None = "auto"
-    threads: int = 1
-    seed: int = 0
+    threads: int = 1  # for the engines
+    seed: int = 0  # for the engines and for what is drawn at random
+    # Limit work instead of time; of methods that count their work, or leave it to an engine.
     deterministic: bool = False
-    time_limit: float | None = None
-    proof: bool = False
-    tuning: Tuning | None = None
+    time_limit: float | None = None  # the limit of the run, for turning it into work
+    proof: bool = False  # whether evidence that others can verify is worth the time that is left
+    tuning: Tuning | None = None  # what steers the searches of the family; None for what is usual
 
     def tuned(self, usual: TuningT) -> TuningT:
         """Return what steers the searches of this run, `usual` unless told otherwise."""
@@ -57,45 +39,26 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class Method(Generic[InstanceT, SolutionT]):
-    """One way to solve one kind of problem.
-
-    Attributes
-    ----------
-    name : str
-    kind : str
-        The problem it solves.
-    exact : bool
-        Whether it proves its answer, given time.
-    description : str
-        One line.
-    run : callable
-        ``run(instance, progress, settings)`` reports what it finds to `progress`.
-    unsupported : callable
-        ``unsupported(instance)`` is '' or one line saying why the method does not apply.
-    declines : callable
-        The same, of what takes long to find out: a run says it within its limit.
-    unproved : callable
-        ``unproved(instance)`` is '' or one line saying why an exact method proves only bounds.
-    engines : tuple of str
-        Engines it can use, its own choice first; empty when it needs none.
-    limited_by_work : bool
-        Whether it counts its work (:mod:`stagepack.heuristics.effort`), and so can keep to that
-        instead of the clock when runs are to repeat.
-    default : bool
-        Whether comparisons run it unasked.
-    """
+    """One way to solve one kind of problem."""
 
     name: str
-    kind: str
-    exact: bool
-    description: str
+    kind: str  # the problem it solves
+    exact: bool  # whether it proves its answer, given time
+    description: str  # one line
+    # ``run(instance, progress, settings)`` reports what it finds to `progress`.
     run: Callable[[InstanceT, Progress[SolutionT], Settings], None]
+    # ``unsupported(instance)`` is '' or one line saying why the method does not apply.
     unsupported: Callable[[InstanceT], str] = lambda _instance: ""
+    # The same, of what takes long to find out: a run says it within its limit.
     declines: Callable[[InstanceT], str] = lambda _instance: ""
+    # ``unproved(instance)`` is '' or one line saying why an exact method proves only bounds.
     unproved: Callable[[InstanceT], str] = lambda _instance: ""
+    # Engines it can use, its own choice first; empty when it needs none.
     engines: tuple[str, ...] = ()
+    # Whether it counts its work (:mod:`stagepack.heuristics.effort`), and so can keep to that
+    # instead of the clock when runs are to repeat.
     limited_by_work: bool = False
-    default: bool = True
+    default: bool = True  # whether comparisons run it unasked
 
 
 AnyMethod = Method[Any, Any]

@@ -90,28 +90,19 @@ def run_model(
 
     Returns the engine's work, in seconds of :func:`paced`.
 
-    Parameters
-    ----------
-    engine : Engine
-        From :func:`load_engine`.
-    build : callable
-        Makes the model; large ones take long, so it runs where time or patience can end it.
-    name : str
-        Of the model, for the source of answers.
-    settings : Settings
-        Of which limits, threads and seed are the engine's.
-    start, start_value : solution and its objective value, optional
-        Where the engine starts; the value only if it is worth no more than the model's `upper`.
-    bound_value : callable
-        Turns the model's bounds into objective values.
-    work, pace : float, optional
-        End after so much work (see :class:`Limits`), which does not end the run; the work of CP-SAT
-        in a second, as in :func:`paced`.
-    overdue : float
-        Seconds of CPU after which to end although the work is not done: much of what engines do
-        before they search, and the building of models, is counted by none of them.
-    conclude_infeasible : callable
-        Called when the model has no solution; it reports the reason, or contradicts.
+    The model is called `name` in the source of answers.  `build` makes it where time or patience
+    can end it, since large ones take long; of `settings`, limits, threads and seed are the
+    engine's.
+
+    The engine starts at `start`, whose objective value `start_value` is given only if it is worth
+    no more than the model's `upper`.  `bound_value` turns the model's bounds into objective values.
+    It ends after so much `work` (see :class:`Limits`), which does not end the run; `pace` is the
+    work of CP-SAT in a second, as in :func:`paced`.  After `overdue` seconds of CPU it ends
+    although the work is not done: much of what engines do before they search, and the building of
+    models, is counted by none of them.
+
+    `conclude_infeasible` is called when the model has no solution; it reports the reason, or
+    contradicts.
     """
     progress.require_time()
     over = _deadline(f"{name} on {engine.name}", progress, overdue)

@@ -215,13 +215,7 @@ def _arguments(
 
 
 def own(call: Callable[..., Any], name: str = "") -> Own:
-    """Return a callable under a `name`, by default the one that people call it by.
-
-    Raises
-    ------
-    InputError
-        For a class, and for what cannot be called with an instance.
-    """
+    """Return a callable under a `name`, by default the one that people call it by."""
     if isinstance(call, Own):
         return call
     if isinstance(call, type):

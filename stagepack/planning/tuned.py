@@ -78,44 +78,22 @@ def rises(values: Sequence[Any]) -> bool:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The plan of one configuration, or what was measured of it, in figures.
-
-    Attributes
-    ----------
-    options : dict
-    status : str
-        That of the plan; "MEASURED" or "FAILED" where a profiler was asked.
-    cycles : int or None
-        Of a step; None where nothing fits.
-    throughput, bound : float or None
-        Samples a second, and how many no plan of this configuration exceeds; microbatches where
-        the batch is no option.  Measured throughput is a median, in what the profiler counts, and
-        has no bound.
-    memory : int or None
-        The most bytes that a device holds.
-    reason : str
-        Why nothing fits, or the measurement failed.
-    cached : bool
-        It was kept from an earlier run.
-    values : tuple of float
-        All that was measured.
-    estimate : float or None
-        What the model said of it, as far as that was asked.
-    log : str
-        The end of what a failed measurement wrote to stderr.
-    """
+    """The plan of one configuration, or what was measured of it, in figures."""
 
     options: JsonObject
-    status: str
-    cycles: int | None
+    status: str  # that of the plan; "MEASURED" or "FAILED" where a profiler was asked
+    cycles: int | None  # of a step; None where nothing fits
+    # `throughput`, `bound`: samples a second, and how many no plan of this configuration exceeds;
+    # microbatches where the batch is no option.  Measured throughput is a median, in what the
+    # profiler counts, and has no bound.
     throughput: float | None
     bound: float | None
-    memory: int | None
-    reason: str
-    cached: bool
-    values: tuple[float, ...] = ()
-    estimate: float | None = None
-    log: str = ""
+    memory: int | None  # the most bytes that a device holds
+    reason: str  # why nothing fits, or the measurement failed
+    cached: bool  # it was kept from an earlier run
+    values: tuple[float, ...] = ()  # all that was measured
+    estimate: float | None = None  # what the model said of it, as far as that was asked
+    log: str = ""  # the end of what a failed measurement wrote to stderr
 
     @property
     def spread(self) -> float | None:
@@ -138,31 +116,16 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Measuring:
-    """How a tuning was measured, and on what it rests that the rest was not.
+    """How a tuning was measured, and on what it rests that the rest was not."""
 
-    Attributes
-    ----------
-    by : str
-        The command, or the name of the function.
-    calls : int
-        Measurements of this run; what was kept from earlier ones is not measured again.
-    repeats : int
-        Of those that may be the best.
-    margin : float
-        By how much a configuration may be better than what is taken of it.
-    limit : float or None
-        Seconds of a measurement.
-    skipped : dict of str to int
-        Configurations that were not measured: "larger" than one that failed and "smaller" than one
-        that ran (both as the option is declared monotone), by the "step" of a smaller batch, by the
-        "margin" of estimates, or "open" since the run ended.
-    """
-
-    by: str
-    calls: int
-    repeats: int
-    margin: float
-    limit: float | None
+    by: str  # the command, or the name of the function
+    calls: int  # measurements of this run; what was kept from earlier ones is not measured again
+    repeats: int  # of those that may be the best
+    margin: float  # by how much a configuration may be better than what is taken of it
+    limit: float | None  # seconds of a measurement
+    # Configurations that were not measured: "larger" than one that failed and "smaller" than one
+    # that ran (both as the option is declared monotone), by the "step" of a smaller batch, by the
+    # "margin" of estimates, or "open" since the run ended.
     skipped: dict[str, int]
 
     def lines(self) -> list[str]:

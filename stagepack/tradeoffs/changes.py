@@ -51,27 +51,15 @@ FoundT = TypeVar("FoundT", bound=Found)
 
 @dataclass(frozen=True)
 class Change(Generic[FoundT]):
-    """What one change would buy.
+    """What one change would buy."""
 
-    Attributes
-    ----------
-    change : str
-        In words.
-    result : Result or ModelPlan
-        Of the changed instance; what it found and what it proved.
-    saved : number or None
-        By how much the best known value falls; None where either is missing.  What is at hand is
-        there with the change, too, so that it is never less than nothing.
-    most : number or None
-        No solution of the changed instance saves more.
-    least : number or None
-        Every solution without the change is worth at least so much more than the one with it.
-    """
-
-    change: str
-    result: FoundT
+    change: str  # in words
+    result: FoundT  # of the changed instance; what it found and what it proved
+    # By how much the best known value falls; None where either is missing.  What is at hand is
+    # there with the change, too, so that it is never less than nothing.
     saved: Number | None
-    most: Number | None
+    most: Number | None  # no solution of the changed instance saves more
+    # Every solution without the change is worth at least so much more than the one with it.
     least: Number | None
 
     @property

@@ -26,30 +26,16 @@ COLUMNS = ("x", "y", "bound", "gap", "proved", "least")
 
 @dataclass(frozen=True)
 class FrontPoint:
-    """A point of a Pareto front: no solution uses less of the resource and has a lower objective.
+    """A point of a front: no solution uses less of the resource and has a lower objective."""
 
-    Attributes
-    ----------
-    x : int
-        How much of the limited resource the solution uses, in the unit of the front.
-    y : int or float
-        The objective of the solution.
-    bound : int or float or None
-        Lower bound on the objective of all solutions that use at most `x`.
-    proved : bool
-        Whether `y` equals the bound, so that no solution that uses at most `x` is better.
-    least : bool
-        Whether it is proved that every solution that uses less than `x` has a higher objective.
-    result : Result
-        The result of the solve that found the solution.
-    """
-
-    x: int
-    y: Number
-    bound: Number | None
+    x: int  # how much of the limited resource the solution uses, in the unit of the front
+    y: Number  # the objective of the solution
+    bound: Number | None  # lower bound on the objective of all solutions that use at most `x`
+    # Whether `y` equals the bound, so that no solution that uses at most `x` is better.
     proved: bool
+    # Whether it is proved that every solution that uses less than `x` has a higher objective.
     least: bool
-    result: Result[Any]
+    result: Result[Any]  # the result of the solve that found the solution
 
     @property
     def gap(self) -> float | None:

@@ -67,10 +67,7 @@ def potentials(instance: GroupingData, evidence: Mapping[str, Any], claimed: Cla
 
 
 def _replay(instance: GroupingData, members: range, counts: Counts, least: float) -> bool:
-    """Show that a group in a cut takes so many cycles, or does not fit.
-
-    Return whether a larger one may fit.
-    """
+    """Show that a group takes so many cycles, or does not fit; return whether a larger one may."""
     cut = (members.start, members.stop), (counts,)
     plan = defined(instance.kind, "solution").GroupingSolution(*cut)
     played = defined(instance.kind, "execution", "replay").Replay(instance, plan, 0)

@@ -70,14 +70,10 @@ def complain(line: str) -> None:
 
 
 def say(text: str, end: str = "\n") -> None:
-    """Print `text` on stdout in the letters that it takes.
+    """Print `text` on stdout in the letters that it takes; :class:`OSError` when it does not get
+    through.
 
     ``typer.echo`` writes UTF-8 even where ``PYTHONIOENCODING`` says ASCII.
-
-    Raises
-    ------
-    OSError
-        When it does not get through.
     """
     _print(text, sys.stdout, end)
 
@@ -239,13 +235,7 @@ class _Live(abc.ABC):
 
 
 class Solving(_Live):
-    """Seconds, incumbent and bound of a running solve, on one line.
-
-    Parameters
-    ----------
-    name, method : str
-        What is solved, and how (or what else is done with it).
-    """
+    """Seconds, incumbent and bound of a running solve by a `method`, on one line."""
 
     def __init__(self, name: str, method: str) -> None:
         from rich.spinner import Spinner
@@ -291,12 +281,8 @@ class Solving(_Live):
 class Cells(_Live):
     """Progress of a comparison: a bar and the cells under way for a person, else a line a cell.
 
-    Parameters
-    ----------
-    instances : mapping
-        What is compared, by label.
-    announcement : str
-        Told when the first cell begins: by then nothing is left to refuse.
+    `instances` are compared, by label.  The `announcement` is told when the first cell begins: by
+    then nothing is left to refuse.
     """
 
     def __init__(self, instances: Mapping[str, Instance], announcement: str = "") -> None:

@@ -35,30 +35,20 @@ class Frame:
     What is worth more ticks than `upper`, a known solution, may be left out.  Steps, and units of
     bytes, are as coarse as it takes for all figures and their sums to be below `largest`.
 
-    Attributes
-    ----------
-    classes : list of list of int
-        Of each slot: the classes of device that may run it.
-    shared : bool
-        A slot may run on several devices.
-    in_line : bool
-        Slots are in the order of stages: no block is on an earlier slot than one before it.
-    devices : bool
-        Slots are devices, whose links are unlike.
-    leading : bool
-        Slots without blocks come before all others.
-    roaming : bool
-        Slots are devices of which it is chosen who comes before whom.
-    turn : ndarray of int64, shape (slots,)
-        Of slots that can be exchanged, how many are taken before; else 0.
-    rank : ndarray of int64, shape (blocks,)
-        How many blocks are larger: they take at most so many of such slots.
-    unit : int
-        Ticks of a step.
-    coarse : bool
-        Whether bytes are counted in a unit too coarse for them.
-    time, cost : ndarray of int64, shapes (passes, classes, blocks), (nets,)
-        Steps of blocks, 0 where a block must not be, and of nets.
+    - `classes`: of each slot: the classes of device that may run it.
+    - `shared`: a slot may run on several devices.
+    - `in_line`: slots are in the order of stages: no block is on an earlier slot than one before
+      it.
+    - `devices`: slots are devices, whose links are unlike.
+    - `leading`: slots without blocks come before all others.
+    - `roaming`: slots are devices of which it is chosen who comes before whom.
+    - `turn`, int64, shape (slots,): of slots that can be exchanged, how many come before, or 0.
+    - `rank`, int64, shape (blocks,): how many blocks are larger: they take at most so many of such
+      slots.
+    - `unit`: ticks of a step.
+    - `coarse`: whether bytes are counted in a unit too coarse for them.
+    - `time`, `cost`, int64, shapes (passes, classes, blocks), (nets,): steps of blocks, 0 where a
+      block must not be, and of nets.
     """
 
     def __init__(

@@ -74,29 +74,17 @@ class Frame:
 
     `upper` and `lower` are those of :class:`~stagepack.formulations.packing.model.PackingModel`.
 
-    Attributes
-    ----------
-    unit : int
-        Bytes of a unit.
-    size, step : ndarray of int64, shape (b,)
-        Size of each block, and what its offset is a multiple of.
-    low, high : ndarray of int64, shape (pieces,)
-        What each piece occupies above the offset of its block.
-    limits : list of int
-        Where each memory ends: the first address that cannot be used, or that need not be.
-    height : int
-        The largest of `limits`, and of what `upper` leaves: no top lies above.
-    places : list of list of (int, int)
-        Runs of offsets, first to last, that each block may have.
-    places_in, step_in : list of dict of int
-        The same by block, and what its offset is a multiple of, in each memory; those that may not
-        live in it are left out.
-    infeasible : bool
-        Some block has no place.
-    least : int
-        Lower bound on the objective value from loads and from what nothing can change.
-    gain : int
-        Differences between objective values are multiples of this.
+    - `unit`: bytes of a unit.
+    - `size`, `step`, int64, shape (b,): size of each block, and what its offset is a multiple of.
+    - `low`, `high`, int64, shape (pieces,): what each piece occupies above the offset of its block.
+    - `limits`: where each memory ends: the first address that cannot be used, or that need not be.
+    - `height`: the largest of `limits`, and of what `upper` leaves: no top lies above.
+    - `places`: runs of offsets, first to last, that each block may have.
+    - `places_in`, `step_in`: the same by block, and what its offset is a multiple of, in each
+      memory; those that may not live in it are left out.
+    - `infeasible`: some block has no place.
+    - `least`: lower bound on the objective value from loads and from what nothing can change.
+    - `gain`: differences between objective values are multiples of this.
     """
 
     def __init__(

@@ -42,18 +42,13 @@ UNLIMITED = 2**61
 class Step:
     """One step of the only group, for one choice of `io_tiles`, `microbatch` and mode; training.
 
-    Attributes
-    ----------
-    x, tape, temporary, forward : list of int
-        Bytes of x_0 ... x_n, of tapes and of working memory; cycles.
-    readers, reads : list
-        As in the instance, tensors without bytes left out: nobody misses them.
-    products : list of int
-        Bytes that the backward part needs of each layer.
-    gradients, gradients_before : list of int
-        Bytes of gradients alive during the backward pass of each layer, and just before it.
-    room : int
-        Bytes for what is live at one moment, x_0 and the base taken off; below 0: infeasible.
+    - `x`, `tape`, `temporary`, `forward`: bytes of x_0 ... x_n, of tapes and of working memory;
+      cycles.
+    - `readers`, `reads`: as in the instance, tensors without bytes left out: nobody misses them.
+    - `products`: bytes that the backward part needs of each layer.
+    - `gradients`, `gradients_before`: bytes of gradients alive during the backward pass of each
+      layer, and just before it.
+    - `room`: bytes for what is live at one moment, x_0 and the base taken off; below 0: infeasible.
     """
 
     def __init__(

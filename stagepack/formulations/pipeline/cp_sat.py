@@ -491,11 +491,8 @@ class CpSat(PipelineModel):
     def hint(self, solution: PipelineSolution) -> Array:
         """Return the value of every variable, shape (variables,), for a solution.
 
-        Raises
-        ------
-        ValueError
-            When the solution cannot be in the model: it is cut where none may be, or is worth
-            more than `upper`.
+        :class:`ValueError`: it cannot be in the model, cut where none may be, or worth more than
+        `upper`.
         """
         assert self.cuts is not None
         k, slot_of = self.costs.k, self._slots_of(solution)

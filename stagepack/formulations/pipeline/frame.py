@@ -40,14 +40,9 @@ MOST_SUMMANDS = 200_000  # and how many of them are added up each time
 
 @dataclass(frozen=True)
 class StageLimits:
-    """Ticks that no stage of a solution worth at most `upper` exceeds.
+    """Ticks that no stage of a solution worth at most `upper` exceeds."""
 
-    Attributes
-    ----------
-    compute, transfer : int
-        Limits of compute and of receive + send (without the host's share).
-    """
-
+    # `compute`, `transfer`: limits of compute and of receive + send (without the host's share).
     compute: int
     transfer: int
 
@@ -351,11 +346,7 @@ def reachable(
     """Return bounds on the largest compute and transfer, limits of stages, and cuts of slots.
 
     `slots` are places of stages, in the order of the chain, `upper` ticks of a known solution.
-
-    Returns
-    -------
-    least, limits, cuts
-        The cuts as from :func:`slot_cuts`, None when the ends of the chain do not meet.
+    Cuts are as from :func:`slot_cuts`, None when the ends of the chain do not meet.
     """
     least = (least_compute(costs), 0)
     bounded = costs.instance.objective is Objective.TRANSFER_BOUNDED
@@ -384,10 +375,8 @@ class StageValues:
     An engine proves a bound up to its tolerance, or in a coarser unit; the least value from there
     on that any partition can have is as safe a bound, and most of the time the optimum itself.
 
-    Parameters
-    ----------
-    compute, transfer : ndarray of int64
-        Ticks of all stages, in any order; no `transfer` unless it is a summand of its own.
+    `compute` and `transfer` are ticks of all stages, in any order; no `transfer` unless it is a
+    summand of its own.
     """
 
     def __init__(self, compute: Array, transfer: Array | None = None) -> None:

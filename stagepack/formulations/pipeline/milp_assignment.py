@@ -413,11 +413,8 @@ class MilpAssignment(InSteps[PipelinePartition, PipelineSolution], PipelineModel
     def hint(self, solution: PipelineSolution) -> Array:
         """Return the value of every column for a solution.
 
-        Raises
-        ------
-        ValueError
-            When the solution cannot be in the model: it has another number of stages, is cut where
-            none may be, or is worth more than `upper`.
+        :class:`ValueError`: it cannot be in the model, since it has another number of stages, is
+        cut where none may be, or is worth more than `upper`.
         """
         k, places = self.costs.k, np.array(solution.boundaries)
         starts = np.searchsorted(self.places, places)

@@ -74,19 +74,13 @@ COVERING_LAYERS = 1000  # up to so many layers, bound P and Q through an n x n m
 
 @dataclass
 class Arcs:
-    """Arcs as columns, all of shape (arcs,), sorted by transition; int64.
+    """Arcs as columns, all of shape (arcs,), sorted by transition; int64."""
 
-    Attributes
-    ----------
-    transition, begin, end : ndarray
-        The stage [begin, end) is placed by a transition.
-    compute, transfer : ndarray
-        Ticks p and q.
-    """
-
+    # `transition`, `begin`, `end`: the stage [begin, end) is placed by a transition.
     transition: Array
     begin: Array
     end: Array
+    # `compute`, `transfer`: ticks p and q.
     compute: Array
     transfer: Array
 
@@ -99,15 +93,10 @@ class MilpInterval(InSteps[PipelinePartition, PipelineSolution], PipelineModel):
     """The interval model as a `Linear`; expresses all but `latency`.
 
     Columns: x of every arc, then C, then T (`transfer-bounded` only).  Rows: flow, compute,
-    transfer, cutoff.  The model's C and T count from P and Q in steps; what an arc has above
-    these is rounded down, so that nothing is lost.
+    transfer, cutoff.  The model's C and T count from P and Q in steps; what an arc has above these
+    is rounded down, so that nothing is lost.
 
-    Attributes
-    ----------
-    arcs : Arcs
-        The stages in the model.
-
-    Parameters and other attributes are those of :class:`PipelineModel`.
+    `arcs` are the stages in the model; all else is as of :class:`PipelineModel`.
     """
 
     def build(self) -> None:
@@ -378,10 +367,7 @@ class MilpInterval(InSteps[PipelinePartition, PipelineSolution], PipelineModel):
     def hint(self, solution: PipelineSolution) -> Array:
         """Return the value of every column, shape (columns,), for a solution.
 
-        Raises
-        ------
-        ValueError
-            When the solution is not in the model: infeasible, or worth more than `upper`.
+        :class:`ValueError`: it is not in the model, since infeasible, or worth more than `upper`.
         """
         path = self._path(solution)
         values = np.zeros(len(self.arcs.begin) + (2 if self.bounded else 1))

@@ -31,28 +31,12 @@ from stagepack.instances.pipeline.ranges import RangeCosts
 class PipelineModel(Formulation[PipelinePartition, PipelineSolution]):
     """A model of a partition, in ticks.
 
-    Parameters
-    ----------
-    costs : RangeCosts
-        The instance in ticks.
-    upper : int, optional
-        Ticks of a known solution: what is worth more may be cut off, nothing else is.
+    What is worth more than `upper`, ticks of a known solution, may be cut off, nothing else is.
 
-    Attributes
-    ----------
-    bounded : bool
-        Whether T is a summand of its own.
-    least : tuple of int
-        P and Q in ticks.
-    unit : int
-        Ticks of one step of the objective.
-    loss : int
-        By how many ticks rounding to steps may have raised C + T, less than a step for each.
-
-    Raises
-    ------
-    InputError
-        When the instance is `unsupported`, too large, or has costs that the engine cannot hold.
+    - `bounded`: whether T is a summand of its own.
+    - `least`: P and Q in ticks.
+    - `unit`: ticks of one step of the objective.
+    - `loss`: by how many ticks rounding to steps may have raised C + T, less than a step for each.
     """
 
     least: tuple[int, int]
@@ -117,10 +101,7 @@ class PipelineModel(Formulation[PipelinePartition, PipelineSolution]):
     def largest(self, solution: PipelineSolution) -> tuple[int, int]:
         """Return the largest compute and transfer of a solution in ticks, P and Q at least.
 
-        Raises
-        ------
-        ValueError
-            When it is worth more than `upper`.
+        :class:`ValueError`: it is worth more than `upper`.
         """
         costs = self.costs
         if self.upper is not None and costs.objective(solution) > self.upper:

@@ -244,10 +244,7 @@ class CpSatPlaced(PipelineModel):
     def hint(self, solution: PipelineSolution) -> Array:
         """Return the cuts of a solution, and what is looked up there, shape (variables,); NaN else.
 
-        Raises
-        ------
-        ValueError
-            When the solution is worth more than `upper`.
+        :class:`ValueError`: it is worth more than `upper`.
         """
         costs, instance = self.costs, self.costs.instance
         value = costs.objective(solution)

@@ -62,21 +62,14 @@ class Retention:
 class Frame:
     """An instance in the coarsest units that lose nothing, and what follows from it.
 
-    Attributes
-    ----------
-    unit : int
-        Cycles of a unit: every time of the instance is a multiple.
-    duration : ndarray of int64, shape (p, kinds)
-        Units of F, B, W of each stage.
-    lag : ndarray of int64, shape (edges,)
-        Latencies, in units.
-    after, work : ndarray of int64, shape (d,)
-        Units that the objective adds to the last end of each device, and of its operations.
-    upper : int
-        Units within which all devices must end: what the given `upper`, in cycles, allows, else
-        enough for any schedule that never waits without need.
-    lower : int
-        A bound on the objective, in units; `lower` is given in cycles.
+    - `unit`: cycles of a unit: every time of the instance is a multiple.
+    - `duration`, int64, shape (p, kinds): units of F, B, W of each stage.
+    - `lag`, int64, shape (edges,): latencies, in units.
+    - `after`, `work`, int64, shape (d,): units that the objective adds to the last end of each
+      device, and of its operations.
+    - `upper`: units within which all devices must end: what the given `upper`, in cycles, allows,
+      else enough for any schedule that never waits without need.
+    - `lower`: a bound on the objective, in units; `lower` is given in cycles.
     """
 
     def __init__(

@@ -56,14 +56,9 @@ class Oracle:
     A group has `longest` operators at most, where that is less than the instance allows.  `pause`
     is called several times a second; it raises where the run is over.
 
-    Attributes
-    ----------
-    cuts : list of Cut
-        Ways to cut a group, in the order in which they are tried.
-    behind : ndarray of int64, shape (n + 1,)
-        The least cycles of all operators from each one on, whatever the groups.
-    bans : dict of members to frozenset of int
-        Cuts of groups that are not to be taken.
+    `cuts` are ways to cut a group, in the order in which they are tried; `behind`, int64 of shape
+    (n + 1,), the least cycles of all operators from each one on, whatever the groups.  `bans` are
+    cuts of groups that are not to be taken, by members.
     """
 
     def __init__(

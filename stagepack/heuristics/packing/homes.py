@@ -22,23 +22,12 @@ from stagepack.instances.profile import Array
 
 @dataclass(frozen=True, eq=False)
 class Share:
-    """Some memories, and the buffers that live in these and nowhere else.
+    """Some memories, and the buffers that live in these and nowhere else."""
 
-    Attributes
-    ----------
-    memories : tuple of int
-        Their indices, ascending.
-    buffers : ndarray of int64, shape (k,)
-        Ascending.
-    instance : LmemPacking
-        Of these alone; one without memories if it is one memory.
-    constant : int or None
-        What they cost wherever they are; None where the objective of `instance` is that of all.
-    """
-
-    memories: tuple[int, ...]
-    buffers: Array
-    instance: LmemPacking
+    memories: tuple[int, ...]  # their indices, ascending
+    buffers: Array  # int64, shape (k,): ascending
+    instance: LmemPacking  # of these alone; one without memories if it is one memory
+    # What they cost wherever they are; None where the objective of `instance` is that of all.
     constant: int | None
 
 
@@ -66,12 +55,7 @@ def possible(instance: LmemPacking) -> Array:
 def shares(instance: LmemPacking, where: Array) -> list[Share]:
     """Return what can be packed apart, the fewest buffers first.
 
-    Parameters
-    ----------
-    instance : LmemPacking
-        With memories.
-    where : ndarray of bool, shape (n, memories)
-        From :func:`possible`, with a memory for every buffer.
+    `where`, from :func:`possible`, has a memory for every buffer.
     """
     joined = Joined[int]()
     for choice in np.unique(where, axis=0):
@@ -123,16 +107,7 @@ def _share(instance: LmemPacking, where: Array, memories: tuple[int, ...], buffe
 def alone_in(instance: LmemPacking, memory: int, buffers: Array, **changes: object) -> LmemPacking:
     """Return buffers as an instance of one memory, its peak to be minimised if nothing is said.
 
-    Parameters
-    ----------
-    instance : LmemPacking
-        With memories.
-    memory : int
-        Index of the one.
-    buffers : ndarray of int64
-        That can all live in it.
-    **changes
-        Further fields to change.
+    `buffers` can all live in the `memory`; `changes` are to further fields.
     """
     return instance.within(memory, buffers.tolist(), **{"objective": Objective.PEAK, **changes})
 

@@ -27,24 +27,12 @@ from stagepack.instances.profile import Array
 
 @dataclass(frozen=True)
 class Crowd:
-    """What some memories hold at once at least.
+    """What some memories hold at once at least."""
 
-    Attributes
-    ----------
-    mask : int
-        The bits of their indices.
-    nbytes : int
-        Bytes; of one memory the address that is reached.
-    buffers : ndarray of int64, shape (k,)
-        That have no other home and are alive at this moment.
-    shown : dict
-        The memories and the moment, or the members of a clique, for the verifier.
-    """
-
-    mask: int
-    nbytes: int
-    buffers: Array
-    shown: JsonObject
+    mask: int  # the bits of their indices
+    nbytes: int  # bytes; of one memory the address that is reached
+    buffers: Array  # int64, shape (k,): that have no other home and are alive at this moment
+    shown: JsonObject  # the memories and the moment, or the members of a clique, for the verifier
 
 
 def crowds(instance: LmemPacking, where: Array, *, tuning: PackingTuning = TUNING) -> list[Crowd]:
@@ -52,12 +40,8 @@ def crowds(instance: LmemPacking, where: Array, *, tuning: PackingTuning = TUNIN
 
     Nothing where buffers are so many that looking takes long.
 
-    Parameters
-    ----------
-    instance : LmemPacking
-        With memories.
-    where : ndarray of bool, shape (n, memories)
-        Where buffers can live: :func:`~stagepack.heuristics.packing.homes.possible`.
+    `where`, bool of shape (n, memories), is where buffers can live:
+    :func:`~stagepack.heuristics.packing.homes.possible`.
     """
     m = where.shape[1]
     if len(where) > tuning.homes.crowded:
@@ -111,12 +95,7 @@ def objective_bound(
 ) -> tuple[int, Evidence]:
     """Return a lower bound on the objective, and what shows it.
 
-    Parameters
-    ----------
-    where : ndarray of bool, shape (n, memories)
-        Where buffers can live.
-    found : list of Crowd
-        Of :func:`crowds`.
+    `where` is as for :func:`crowds`, which `found` the crowds.
     """
     if instance.objective in (Objective.PEAK, Objective.FIT):
         return _peaks(found)
@@ -190,13 +169,7 @@ def _remedy(instance: LmemPacking, crowd: Crowd, excess: int) -> str:
 
 
 def nowhere(instance: LmemPacking, where: Array) -> str:
-    """Return which buffer has no memory that could hold it, in words; "" for none.
-
-    Parameters
-    ----------
-    where : ndarray of bool, shape (n, memories)
-        Where buffers can live.
-    """
+    """Return which buffer has no memory that could hold it, in words; "" for none."""
     lost = np.flatnonzero(~where.any(axis=1))
     if not len(lost):
         return ""

@@ -72,21 +72,17 @@ class OptionTable:
     to this one has a better plan.  Compute and its memory are those of the fewest, transfers and
     buffers those of the most.
 
-    Attributes
-    ----------
-    capacity, io_capacity : int
-        Bytes on the compute tiles and on the I/O tiles; 2**62 without a limit.
-    start : ndarray of int64, shape (n + 1,)
-        Options of the groups from layer a are start[a] ... start[a + 1] - 1.
-    first, end : ndarray of int64, shape (options,)
-        The layers of each option's group.
-    time, need, kept : ndarray of int64, shape (options,)
-        Of all phases; the most any needs; see :class:`Option`.
-    need_first, need_last, free_first, free_last, hide_first, hide_last, shards : ndarray of int64
-        What the first and the last phase need; cycles that each leaves free, and that may be hidden
-        of it; bytes of variables: see :class:`Option`.
-    inexact : str
-        Why a better option may be missing; '' when none is.
+    - `capacity`, `io_capacity`: bytes on the compute tiles and on the I/O tiles; 2**62 without a
+      limit.
+    - `start`, int64, shape (n + 1,): options of the groups from layer a are
+      start[a] ... start[a + 1] - 1.
+    - `first`, `end`, int64, shape (options,): the layers of each option's group.
+    - `time`, `need`, `kept`, int64, shape (options,): of all phases; the most any needs; see
+      :class:`Option`.
+    - `need_first`, `need_last`, `free_first`, `free_last`, `hide_first`, `hide_last`, `shards`,
+      int64: what the first and the last phase need; cycles that each leaves free, and that may be
+      hidden of it; bytes of variables: see :class:`Option`.
+    - `inexact`: why a better option may be missing; '' when none is.
     """
 
     def __init__(

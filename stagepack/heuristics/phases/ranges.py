@@ -32,22 +32,17 @@ class RangeCosts:
     `cuts`, if not all that are allowed.  `keep_going` is asked several times a second; it may
     raise.
 
-    Attributes
-    ----------
-    first, end : ndarray of int64, shape (groups,)
-        The first layer of each group, and the one behind its last.
-    start : ndarray of int64, shape (n + 1,)
-        Groups from layer a are start[a] ... start[a + 1] - 1.
-    together : ndarray of bool, shape (groups,)
-        Whether forward and backward run in one phase.
-    weights, shards, states, gather, forward, backward, update : ndarray of int64, shape (groups,)
-        Bytes of variables, of them and of state in shards; cycles.
-    loaded, host, stored, added : ndarray of int64, shape (groups,)
-        Bytes a step; see :func:`.ranges_kernels.traffic`.
-    written : ndarray of int64, shape (n,)
-        What stashing a layer's output stores, at least: nothing where other groups may read it.
-    inexact : str
-        Why groups may be missing; '' when none is.
+    - `first`, `end`, int64, shape (groups,): the first layer of each group, and the one behind its
+      last.
+    - `start`, int64, shape (n + 1,): groups from layer a are start[a] ... start[a + 1] - 1.
+    - `together`, bool, shape (groups,): whether forward and backward run in one phase.
+    - `weights`, `shards`, `states`, `gather`, `forward`, `backward`, `update`, int64, shape
+      (groups,): bytes of variables, of them and of state in shards; cycles.
+    - `loaded`, `host`, `stored`, `added`, int64, shape (groups,): bytes a step; see
+      :func:`.ranges_kernels.traffic`.
+    - `written`, int64, shape (n,): what stashing a layer's output stores, at least: nothing where
+      other groups may read it.
+    - `inexact`: why groups may be missing; '' when none is.
     """
 
     def __init__(

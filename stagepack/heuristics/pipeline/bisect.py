@@ -37,13 +37,7 @@ def unsupported(instance: PipelinePartition) -> str:
 def solve(
     costs: RangeCosts, progress: Progress[PipelineSolution], tuning: PipelineTuning = TUNING
 ) -> bool:
-    """Find and prove a partition of least bottleneck; return False when there is none.
-
-    Raises
-    ------
-    Stopped
-        When the time is over.
-    """
+    """Find and prove a partition of least bottleneck; return False when there is none."""
     cuts = np.flatnonzero(costs.allowed)
     probe = _Probe(costs, cuts, progress, tuning)
 

@@ -32,12 +32,7 @@ def solve(
 ) -> bool:
     """Find and prove an optimal partition; return False when there is none.
 
-    Raises
-    ------
-    InputError
-        When it is too large.
-    Stopped
-        When `progress` runs out of time; it then holds the best partition and a safe bound.
+    When it is stopped for time, `progress` holds the best partition and a safe bound.
     """
     if costs.instance.objective.additive:
         return heuristics.latency.solve(costs, progress, tuning)

@@ -30,15 +30,7 @@ from stagepack.progress import Progress
 def solve(
     costs: RangeCosts, progress: Progress[PipelineSolution], tuning: PipelineTuning = TUNING
 ) -> bool:
-    """Find and prove a partition of least latency; return False when none fits.
-
-    Raises
-    ------
-    InputError
-        When the states and cuts are too many.
-    Stopped
-        When the time is over.
-    """
+    """Find and prove a partition of least latency; return False when none fits."""
     order, instance = costs.order, costs.instance
     if order.states * (costs.n + 1) <= tuning.latency_cells:
         found = None

@@ -37,16 +37,9 @@ def least_passes(
 ) -> Passes:
     """Return the least cycles in which bundles of microbatches pass each range of layers.
 
-    Parameters
-    ----------
-    model : PipelinePartition
-        Its devices as large as they are.
-    bundle : int
-        Microbatches that go through at a time.
-    chip : Chip
-        In cycles of the model's cluster.
-    apart : bool
-        Nothing is loaded while a phase computes: nearer to what phases take, and no bound on it.
+    Devices of the `model` are as large as they are; a `bundle` of microbatches goes through at a
+    time.  The `chip` is in cycles of the model's cluster.  `apart`: nothing is loaded while a phase
+    computes: nearer to what phases take, and no bound on it.
     """
     rate = None if chip.remote_bandwidth is None else float(chip.remote_bandwidth)
     beside = apart or not chip.io_tile_choices.some

@@ -31,25 +31,12 @@ class Prober:
 
     A probe costs O(transitions * n) steps and bytes at most, far fewer near the optimum, where
     stages leave each other little room, and builds nothing of size n x n; with explicit tables
-    O(transitions * n^2).  Where transfers are limited, cuts that no stage could afford are left
-    out of the chain first, and the chain is kept for the next probe.
+    O(transitions * n^2).  Where transfers are limited, cuts that no stage could afford are left out
+    of the chain first, and the chain is kept for the next probe.
 
-    Parameters
-    ----------
-    progress : Progress, optional
-        Asked for the time between chunks of work (raises
-        :class:`~stagepack.progress.Stopped` when it is over).
-
-    Attributes
-    ----------
-    chain : Chain
-        The instance as the kernels see it.
-
-    Raises
-    ------
-    InputError
-        When stages may stash so many numbers of microbatches that what they reach takes too much
-        memory.
+    `progress` is asked for the time between chunks of work (it raises
+    :class:`~stagepack.progress.Stopped` when it is over); `chain` is the instance as the kernels
+    see it.
     """
 
     def __init__(
@@ -166,11 +153,6 @@ class Prober:
 
         Limits and needs are in ticks.  For the objectives with a single limit that is the
         compute limit, and what is needed of it is the partition's objective value.
-
-        Raises
-        ------
-        InputError
-            When the probe would need more cells than the limit.
         """
         kernels, reading = self._kernels, self._scratch.reading
         state = kernels.probe_state(kernels.ONE_PROBE, compute_limit, transfer_limit)
@@ -313,23 +295,11 @@ class Prober:
 class LeastLimit(Prober):
     """Finds the least limit on compute, or that there is none, in steps of a fraction of a second.
 
-    Parameters
-    ----------
-    floor : int
-        No partition needs less of the limit, in ticks.
-    known : int, optional
-        What some partition needs of the compute limit.
-    cuts : ndarray of bool, shape (n + 1,), optional
-        Only partitions at these, of those allowed, are looked at.
+    No partition needs less of the limit than `floor`, some partition needs `known`; only partitions
+    at `cuts`, bool of shape (n + 1,), of those allowed, are looked at.
 
-    Attributes
-    ----------
-    done, infeasible : bool
-        Whether `best` is proved to be the least, whether there is no partition.
-    best : int or None
-        What the best partition met needs of the limit, in ticks.
-    bound : int
-        What all partitions need of it at least, in ticks.
+    `best` is what the best partition met needs, and `bound` what all need at least, in ticks.
+    `done`: `best` is proved to be the least; `infeasible`: there is no partition.
     """
 
     def __init__(
@@ -359,13 +329,7 @@ class LeastLimit(Prober):
         return self.looks_at_more(cells, first_limit, UNLIMITED)
 
     def go_on(self) -> None:
-        """Search for another fraction of a second.
-
-        Raises
-        ------
-        InputError
-            When the next probe would need more cells than the limit.
-        """
+        """Search for another fraction of a second."""
         kernels, own = self._kernels, self._state
         chain, self._cuts = self._affordable(int(own[kernels.COMPUTE]), UNLIMITED)
         if own[kernels.PROBES] == 0:

@@ -61,13 +61,7 @@ def solve(
     progress: Progress[PipelineSolution],
     tuning: RecurrenceTuning = TUNING.recurrence,
 ) -> bool:
-    """Find and prove an optimal partition; return False when there is none.
-
-    Raises
-    ------
-    Stopped
-        When the time is over before all thresholds are done.
-    """
+    """Find and prove an optimal partition; return False when there is none."""
     stages, n = _numbered(*_tables(costs, progress, tuning), progress, tuning), costs.n
     best, best_at = INFINITE, -1
     step = max(1, tuning.block // (n + 1))

@@ -48,13 +48,7 @@ def greedy_within_reach(
 def probed(
     costs: RangeCosts, progress: Progress[PipelineSolution], tuning: PipelineTuning = TUNING
 ) -> PipelineSolution | None:
-    """Return a partition that a few probes find; None: there is none.
-
-    Raises
-    ------
-    InputError
-        Where probes are too large.
-    """
+    """Return a partition that a few probes find; None: there is none."""
     prober, bound = Prober(costs, progress, tuning.probes), objective_bound(costs)
     if costs.instance.objective is Objective.TRANSFER_BOUNDED:
         bound = costs.compute_bound()

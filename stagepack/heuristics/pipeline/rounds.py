@@ -79,13 +79,7 @@ def unproved(instance: PipelinePartition) -> str:
 def solve(
     costs: RangeCosts, progress: Progress[PipelineSolution], tuning: RoundTuning = TUNING.rounds
 ) -> bool:
-    """Find a partition, of two rounds the best one; return False where there is none.
-
-    Raises
-    ------
-    Stopped
-        When the time is over.
-    """
+    """Find a partition, of two rounds the best one; return False where there is none."""
     if not _cuts_possible(costs):
         return False
     rounds = _Rounds(costs, progress, tuning)

@@ -162,20 +162,9 @@ def descend(
 ) -> None:
     """Find and prove the least sum, from the best partition known.
 
-    Parameters
-    ----------
-    search : LeastLimit
-        Of the least compute, at its end, or before it began.
-    least : int
-        No partition computes less, in ticks.
-    found : PipelineSolution, optional
-        One not offered yet; without it `progress` knows one.
-    cells : int
-        Of a probe, above which its interval is halved instead.
-
-    Raises
-    ------
-    Stopped
-        When `progress` runs out of time; it then holds the best partition and a safe bound.
+    The `search` of the least compute is at its end, or has not begun; no partition computes less
+    than `least` ticks.  `found` is one not offered yet; without it `progress` knows one.  Above so
+    many `cells` of a probe, its interval is halved instead.  When it is stopped for time,
+    `progress` holds the best partition and a safe bound.
     """
     _Descent(search, least, progress, found, cells).run()

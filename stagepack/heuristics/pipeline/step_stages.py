@@ -126,21 +126,11 @@ def outlook(
 class StepStages:
     """Stages on the devices in turn, and what a step takes with them.
 
-    Parameters
-    ----------
-    instance : PipelinePartition
-        One for which :func:`affordable` says so.
-    microbatches : int
-        Of a step.
-    split : bool
-        Whether the backward pass is split into B and W.
-    ends : float
-        The :func:`~stagepack.progress.clock` at which it is enough.
-    workless : bool
-        Whether a pass through a stage may take no cycles, which no schedule can express.
-    passes : list of (ndarray, ndarray), optional
-        By device, least cycles of F and B on [a, b) where that is more than their work.  Like
-        devices are told from others by having one pair.
+    For an `instance`, :func:`affordable` says so; a step has so many `microbatches`.  `split`: the
+    backward pass is split into B and W.  `ends` is the :func:`~stagepack.progress.clock` at which
+    it is enough.  `workless`: a pass through a stage may take no cycles, which no schedule can
+    express.  `passes` are, by device, least cycles of F and B on [a, b) where that is more than
+    their work.  Like devices are told from others by having one pair.
     """
 
     kinds: list[int]  # of each device

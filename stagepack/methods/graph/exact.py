@@ -44,14 +44,8 @@ GraphProgress = Progress[GraphSolution]
 class CompactSearch:
     """The searches of one run, which share the compact form of the graph and what is known.
 
-    Attributes
-    ----------
-    impossible : bool
-        Whether it is plain to see that there is no partition; the reason is told then.
-    known : int
-        Ticks of the best partition met.
-    annealing : Annealing
-        Local search, which goes on where it was left.
+    `impossible`: it is plain to see that there is no partition; the reason is told then.  `known`
+    are the ticks of the best partition met; `annealing` goes on where it was left.
     """
 
     _unlisted = 0.0

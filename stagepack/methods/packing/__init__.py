@@ -226,12 +226,7 @@ def prove(
 ) -> Evidence | None:
     """Search for evidence of a bound, or that nothing fits; see :mod:`.proof`.
 
-    Parameters
-    ----------
-    bound : int or float or None
-        None: that nothing fits.
-    keep_going : callable
-        Asked between chunks of work.
+    `bound` None: that nothing fits.  `keep_going` is asked between chunks of work.
     """
     proof = importlib.import_module(f"{__name__}.proof")
     found: Evidence | None = proof.prove(instance, bound, keep_going)

@@ -23,10 +23,8 @@ PackingProgress = Progress[PackingSolution]
 class Attempt:
     """One instance being solved: its normal form, and how answers get to `progress`.
 
-    Raises
-    ------
-    Stopped
-        When a look at the loads shows that nothing fits; `progress` has the reason.
+    :class:`Stopped` is raised when a look at the loads shows that nothing fits; `progress` has the
+    reason.
     """
 
     def __init__(
@@ -114,14 +112,11 @@ class Attempt:
     def offer_buffers(self, offsets: Array, source: str, memory: Array | None = None) -> None:
         """Offer offsets of all buffers if they respect the capacity; else say what they need.
 
-        Parameters
-        ----------
-        offsets : ndarray of int64, shape (n,)
-            Of all buffers.
-        source : str
-            What found them.
-        memory : ndarray of int64, shape (n,), optional
-            Index of each buffer's memory; with several memories the capacity is not asked.
+        `source` found them.  With several memories, `memory` has the index of each buffer's, and
+        the capacity is not asked.
+
+        `source` found these `offsets`.  With several memories, `memory` has the index of each
+        buffer's, and the capacity is not asked.
         """
         ceiling = self.instance.ceiling
         peak = int((offsets + self.instance.size).max())
@@ -173,10 +168,7 @@ def accepted(
 ) -> Evidence:
     """Return evidence that its rule accepts: of relations of buffers the blocks know more.
 
-    Parameters
-    ----------
-    bound : int or None
-        What it is to show; None: that nothing fits.
+    It is to show `bound`; None: that nothing fits.
     """
     if not (instance.colocated or instance.related):
         return evidence
@@ -198,14 +190,8 @@ def examined(instance: LmemPacking, *, tuning: PackingTuning = TUNING) -> float:
 def note_over(progress: PackingProgress, peak: int, source: str) -> None:
     """Remember the peak of a placement above the capacity, if it is the lowest so far.
 
-    Parameters
-    ----------
-    progress : PackingProgress
-        Whose trace gets an event of the kind `OVER_CAPACITY`.
-    peak : int
-        Above the capacity.
-    source : str
-        Which method it is of.
+    The trace of `progress` gets an event of the kind `OVER_CAPACITY`, with the `peak` and the
+    method, `source`.
     """
     known = nearest(progress)
     if progress.solution is None and (known is None or peak < known.value):

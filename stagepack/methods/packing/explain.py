@@ -19,19 +19,9 @@ def conclude_infeasible(
 ) -> None:
     """Report that nothing fits, and why: an irreducible set of buffers, found in little time.
 
-    Parameters
-    ----------
-    low : ndarray of int64, shape (blocks,), or None
-        The lowest offsets known, too high: the capacity that would do is sought from there.
-    source : str
-        What proved it.
-    within : (int, int), optional
-        Sections [first, end) that are known to be too full.
-
-    Raises
-    ------
-    CheckError
-        When there is a placement.
+    The capacity that would do is sought from `low`, the lowest offsets of the blocks that are
+    known.  `source` proved it, where it was told `within` which sections [first, end) are too full.
+    :class:`CheckError` is raised when there is a placement.
     """
     instance, progress, tuning = attempt.instance, attempt.progress, attempt.tuning
     ceiling = instance.ceiling

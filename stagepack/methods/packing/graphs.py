@@ -41,16 +41,10 @@ def least(n: int, *, tuning: PackingTuning = TUNING) -> float:
 def placed_first(
     name: str, instance: LmemPacking, progress: PackingProgress, settings: Settings
 ) -> bool:
-    """Whether a method places this instance straight from its conflicts.
+    """Whether the method `name` places this instance straight from its conflicts.
 
-    Parameters
-    ----------
-    name : str
-        Of the method.
-    progress : PackingProgress
-        Says how much time is left.
-    settings : Settings
-        A start or an engine that is asked for needs the whole method.
+    `progress` says how much time is left.  A start or an engine in `settings` needs the whole
+    method.
     """
     tuning = settings.tuned(TUNING)
     graph = instance.conflicts
@@ -71,20 +65,10 @@ def placed_first(
 
 
 def place(name: str, instance: LmemPacking, progress: PackingProgress, settings: Settings) -> bool:
-    """Place an instance straight from its conflicts, and lower that for a while.
+    """Place an instance that is :func:`placed_first` by `name`, and lower that for a while.
 
-    Parameters
-    ----------
-    name : str
-        Of the method.
-    instance : LmemPacking
-        One that is :func:`placed_first`.
-
-    Returns
-    -------
-    bool
-        Whether there is a reason and the time to go on, by lifetimes that explain the conflicts or
-        by a cover.
+    Return whether there is a reason and the time to go on, by lifetimes that explain the conflicts
+    or by a cover.
     """
     tuning = settings.tuned(TUNING)
     m = 0 if instance.conflicts is None else len(instance.conflicts)
@@ -159,10 +143,7 @@ def _in_time(
 def place_as_listed(instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Offer what was given, and what comes of going through the conflicts once, if not to the end.
 
-    Parameters
-    ----------
-    instance : LmemPacking
-        One with so many conflicts that there is no time for more.
+    Made for so many conflicts that there is no time for more.
     """
     tuning = settings.tuned(TUNING)
     if not isinstance(settings.warm_start, str):
@@ -195,10 +176,7 @@ def offer_first_fit(
 ) -> None:
     """Offer first fit by size straight from the conflicts, whether or not there is time.
 
-    Parameters
-    ----------
-    instance : LmemPacking
-        One for which :func:`first_fit_takes` seconds that are left.
+    To be called where :func:`first_fit_takes` seconds that are left.
     """
     graph = constructive.conflicts.rows(instance, progress.keep_going, tuning=tuning)
     offsets = constructive.conflicts.first_fit(

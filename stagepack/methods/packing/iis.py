@@ -31,28 +31,15 @@ from stagepack.result import Status
 
 @dataclass(frozen=True)
 class InfeasibleBuffers:
-    """Buffers that do not fit together.
+    """Buffers that do not fit together."""
 
-    Attributes
-    ----------
-    buffers : tuple of int
-        Their indices, ascending.
-    irreducible : bool
-        Without any one of them the others fit.  False: not proved.
-    """
-
-    buffers: tuple[int, ...]
+    buffers: tuple[int, ...]  # their indices, ascending
+    # Without any one of them the others fit.  False: not proved.
     irreducible: bool
 
 
 class Questions:
-    """Asks whether instances have any placement, as long as that is cheap.
-
-    Parameters
-    ----------
-    progress : Progress
-        Of the run that wants to know.
-    """
+    """Asks whether instances have any placement, as long as that is cheap."""
 
     def __init__(self, progress: PackingProgress, *, tuning: PackingTuning = TUNING) -> None:
         self.tuning = tuning
@@ -141,12 +128,8 @@ def _stacked(blocks: Blocks) -> int:
 def part(instance: LmemPacking, buffers: list[int], ceiling: int | None) -> LmemPacking:
     """Return some buffers as an instance that asks for any placement below the ceiling.
 
-    Parameters
-    ----------
-    buffers : list of int
-        Their indices.
-    ceiling : int or None
-        Bytes; None: the peak is sought.  Of no meaning with several memories.
+    Without a `ceiling`, in bytes, the peak is sought; with several memories it has no meaning.
+    `buffers` are indices.
     """
     chosen = {"accesses": np.zeros(len(buffers), dtype=np.int64), "banks": None}
     if instance.objective is Objective.PENALTIES:
@@ -169,19 +152,8 @@ def find(
 ) -> InfeasibleBuffers | None:
     """Return buffers that do not fit together, as few as can be proved quickly.
 
-    Parameters
-    ----------
-    instance : LmemPacking
-        Known to be infeasible.
-    ceiling : int or None
-        Address that no buffer may exceed.
-    within : (int, int), optional
-        Sections [first, end) that are known to be too full.
-
-    Returns
-    -------
-    InfeasibleBuffers or None
-        None: nothing could be left out, or too much is to be asked.
+    No buffer may exceed the address `ceiling`; `within` are sections [first, end) that are known to
+    be too full.  None: nothing could be left out, or too much is to be asked of `questions`.
     """
     blocks = Blocks.of(instance)
     kept = list(range(blocks.b))
@@ -234,25 +206,12 @@ def lifetime(instance: LmemPacking, buffers: tuple[int, ...]) -> tuple[int, int]
 def least_that_fits(
     low: int, high: int, unit: int, make: Callable[[int], LmemPacking], questions: Questions
 ) -> int | None:
-    """Return the least multiple of `unit` in (low, high] with which an instance is known to fit.
+    """Return the least multiple of `unit` in (`low`, `high`] with which an instance is known to
+    fit.
 
-    Bisection: fitting must be monotone.
-
-    Parameters
-    ----------
-    low, high : int
-        The one is known not to do, the other tried first.
-    unit : int
-        Of the numbers tried.
-    make : callable
-        From a number to the instance.
-    questions : Questions
-        Whether it fits, as long as there is patience.
-
-    Returns
-    -------
-    int or None
-        None when even `high` is not known to do.
+    Bisection: fitting must be monotone.  `low` is known not to do, `high` is tried first; `make`
+    gets an instance from a number, and `questions` whether it fits, as long as there is patience.
+    None: even `high` is not known to do.
     """
     low, high = low // unit, -(-high // unit)
     if questions.fits(make(high * unit)) is not Status.FEASIBLE:
@@ -271,12 +230,7 @@ def larger_capacity(
 ) -> int | None:
     """Return a capacity above the ceiling that would do, the least as far as is known.
 
-    Parameters
-    ----------
-    ceiling : int
-        Known not to do.
-    known : int, optional
-        A capacity that would do; that of a stack when absent.
+    The `ceiling` is known not to do.  `known` would do; the capacity of a stack when absent.
     """
     blocks = Blocks.of(instance)
     everyone = list(range(instance.n))
@@ -316,16 +270,9 @@ def wider_range(
     *,
     tuning: PackingTuning = TUNING,
 ) -> tuple[int, int, int] | None:
-    """Return whose last range to extend, where it ends now and where it should: fewest bytes.
+    """Return whose last range to extend, from where, and where to: fewest bytes; None: nobody's.
 
-    Parameters
-    ----------
-    buffers : tuple of int
-        Those to choose from.
-
-    Returns
-    -------
-    (buffer, end, new end) or None
+    The choice is among `buffers`.
     """
     blocks = Blocks.of(instance)
     ends: dict[int, int] = {}
@@ -358,10 +305,7 @@ def looser(
 ) -> list[int]:
     """Return which of some fixed buffers, if it alone were free, would let everything fit.
 
-    Parameters
-    ----------
-    buffers : tuple of int
-        Of the fixed ones among them, the first `probed` are tried.
+    Of the fixed ones among `buffers`, the first `probed` are tried.
     """
     fixed = [i for i in buffers if instance.fixed[i] >= 0][: tuning.reasons.probed]
     found = []

@@ -42,12 +42,7 @@ def apart(
 ) -> bool:
     """Pack what has nothing to do with the rest by itself; return whether that was all.
 
-    Parameters
-    ----------
-    instance : LmemPacking
-        With memories.
-    solve : callable
-        What packs a share of it.
+    `solve` packs a share of an instance with memories.
     """
     where = look_at_memories(instance, progress, tuning=settings.tuned(TUNING))
     found = homes.shares(instance, where)
@@ -264,12 +259,7 @@ def _elsewhere(
 def choose(attempt: Attempt, settings: Settings, solve: Solve) -> None:
     """Choose memories by local search, then by a model, and pack each memory anew for its peak.
 
-    Parameters
-    ----------
-    settings : Settings
-        Of which the seed counts, and what the engine is told.
-    solve : callable
-        What packs each memory.
+    `solve` packs each memory.  Of `settings` the seed counts, and what the engine is told.
     """
     instance, progress, tuning = attempt.instance, attempt.progress, attempt.tuning
     modelled = not formulations.CpSat.unsupported(instance)
@@ -300,17 +290,7 @@ def choose(attempt: Attempt, settings: Settings, solve: Solve) -> None:
 
 
 def _move(attempt: Attempt, memory: Array, seed: int, seconds: float) -> None:
-    """Move buffers between memories for so many seconds of work.
-
-    Parameters
-    ----------
-    attempt : Attempt
-    memory : ndarray of int64, shape (n,)
-        Where buffers live at first.
-    seed : int
-        Of random numbers.
-    seconds : float
-    """
+    """Move buffers between memories, at first in `memory`, for so many seconds of work."""
     local_search.homes.improve(
         attempt.instance,
         memory,

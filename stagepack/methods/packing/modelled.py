@@ -21,16 +21,10 @@ def solve(
     settings: Settings,
     work: float | None = None,
 ) -> None:
-    """Solve a model on an engine, from the best answer known.
+    """Solve the model `formulation` on an engine, from the best answer known.
 
-    Parameters
-    ----------
-    low : ndarray of int64, shape (b,), optional
-        The lowest placement known.
-    formulation : str
-        Name of the model.
-    work : float, optional
-        Limit on the engine's work, besides those of the settings.
+    `low` has the offsets of the lowest placement known; `work` limits the engine's, besides
+    `settings`.
     """
     instance, progress = attempt.instance, attempt.progress
     upper = progress.objective

@@ -38,13 +38,7 @@ SOURCE = "reuse-aware"
 
 
 class Sharing:
-    """A search for a placement in which what shares addresses costs little.
-
-    Parameters
-    ----------
-    attempt : Attempt
-        The run, of one memory.
-    """
+    """A search for a placement, in one memory, in which what shares addresses costs little."""
 
     def __init__(self, attempt: Attempt) -> None:
         self.attempt, self.tuning = attempt, attempt.tuning
@@ -103,16 +97,10 @@ class Sharing:
         return found.status
 
     def anneal(self, seed: int, seconds: float, *, anew: bool = False) -> None:
-        """Lower the cost for some time.
+        """Lower the cost for some `seconds` of work, from the best placement, or `anew` from
+        anywhere.
 
-        Parameters
-        ----------
-        seed : int
-            Of random numbers.
-        seconds : float
-            Of work.
-        anew : bool
-            Whether it begins anywhere, not at the best placement.
+        Random numbers are of the `seed`.
         """
         attempt = self.attempt
         if not attempt.keep_going():
@@ -145,14 +133,10 @@ class Sharing:
         )
 
     def lower(self, seconds: float, keep_going: Callable[[], bool]) -> None:
-        """Lower the peak of the best placement, in which no more pairs may share.
+        """Lower the peak of the best placement, in which no more pairs may share, for some seconds
+        of work.
 
-        Parameters
-        ----------
-        seconds : float
-            Of work.
-        keep_going : callable
-            Whether there is time, although the cost may be proved.
+        `keep_going` says whether there is time, although the cost may be proved.
         """
         low, until = self.attempt.lowest, effort.spent() + seconds
         if low is None or self.attempt.blocks.pairs > self.tuning.penalties.settled:
@@ -183,17 +167,7 @@ def begin(attempt: Attempt, settings: Settings) -> None:
 
 
 def solve(attempt: Attempt, settings: Settings, *, prove: bool = True) -> None:
-    """Search for the least cost in turns, each longer: placements, bounds, a model.
-
-    Parameters
-    ----------
-    attempt : Attempt
-        The run.
-    settings : Settings
-        Its settings.
-    prove : bool
-        Whether bounds and models take part.
-    """
+    """Search for the least cost in turns, each longer: placements, and models to `prove` it."""
     search, steer = Sharing(attempt), attempt.tuning.penalties
     if search.small and attempt.progress.solution is None:
         search.apart()
@@ -251,15 +225,7 @@ def second(
     progress: PackingProgress,
     settings: Settings,
 ) -> None:
-    """Run, and then look for the placement of the least penalties that is as low.
-
-    Parameters
-    ----------
-    run : callable
-        What lowers the peak.
-    instance, progress, settings
-        Of the run.
-    """
+    """Let `run` lower the peak, then look for a placement as low of the least penalties."""
     share = settings.tuned(TUNING).relocation.share
     with progress.reserving(share), contextlib.suppress(Stopped):
         run(instance, progress, settings)

@@ -32,14 +32,8 @@ def strengthen(
 ) -> None:
     """Look for evidence of what is known that others can verify.
 
-    Parameters
-    ----------
-    progress : PackingProgress
-        With a bound, or the reason why nothing fits.
-    settings : Settings
-        Without `proof` only the heaviest moment is looked at.
-    keep_going : callable
-        Asked between chunks of work.
+    `progress` has a bound, or the reason why nothing fits.  Without `proof` in `settings` only the
+    heaviest moment is looked at.  `keep_going` is asked between chunks of work.
     """
     tuning = settings.tuned(TUNING)
     if (instance.n <= tuning.reasons.checked_buffers or settings.proof) and strengthened(
@@ -63,14 +57,8 @@ def prove(
 ) -> Evidence | None:
     """Return what shows that every packing has at least a peak; None where there is nothing.
 
-    That is once told to stop, and if what proofs speak of has a lower packing.
-
-    Parameters
-    ----------
-    bound : int or None
-        That peak; None: beyond what there is.
-    keep_going : callable
-        Asked between chunks of work.
+    That is once `keep_going`, asked between chunks of work, says no, and if what proofs speak of
+    has a lower packing.  The peak is `bound`; None: beyond what there is.
     """
     most = instance.ceiling if bound is None else math.ceil(bound) - 1
     others = (Objective.MOVES, Objective.PENALTIES)

@@ -21,24 +21,12 @@ _placed: weakref.WeakSet[PackingProgress] = weakref.WeakSet()
 
 
 class Quick(NamedTuple):
-    """What is known after quick placements.
+    """What is known after quick placements."""
 
-    Attributes
-    ----------
-    spans : Spans
-        Of the blocks, rounded.
-    seconds : float
-        How long the first one took; of the clock, so that a busy machine tells itself.
-    offsets : ndarray of int64, shape (b,), or None
-        The lowest one in valleys.
-    key : str
-        Of :data:`~stagepack.heuristics.packing.constructive.valleys.KEYS`: its classes.
-    """
-
-    spans: constructive.valleys.Spans
-    seconds: float
-    offsets: Array | None
-    key: str
+    spans: constructive.valleys.Spans  # of the blocks, rounded
+    seconds: float  # how long the first one took; of the clock, so that a busy machine tells itself
+    offsets: Array | None  # int64, shape (b,), or None: the lowest one in valleys
+    key: str  # of :data:`~stagepack.heuristics.packing.constructive.valleys.KEYS`: its classes
 
 
 def place_first(attempt: Attempt) -> Quick:
@@ -86,16 +74,10 @@ def place_more(
 ) -> Quick:
     """Offer more placements in n log n, by other classes; none is begun that would not end in time.
 
-    Parameters
-    ----------
-    quick : Quick
-        The first one.
-    enough : float
-        A peak so many times the bound is left as it is after two placements.
-    following : sequence of float
-        Times that what comes next takes until it has its first and its further results, in terms
-        of the first placement.  Where there is time for one of these, but not for other placements
-        as well, it is left to it, unless the lowest so far is far above its bound.
+    A peak `enough` times the bound is left as it is after two placements.  What comes next takes
+    the times `following`, in terms of the first placement in `quick`, until it has its first and
+    its further results.  Where there is time for one of these, but not for other placements as
+    well, it is left to it, unless the lowest so far is far above its bound.
     """
     tuning = attempt.tuning
     progress, bound = attempt.progress, attempt.progress.bound or 0

@@ -62,15 +62,7 @@ class _Second(Part[PackingSolution, PackingSolution]):
 
 
 class MovingLittle:
-    """A search for the placement within some height that moves the fewest bytes.
-
-    Parameters
-    ----------
-    attempt : Attempt
-        The run it is part of.
-    ceiling : int
-        Highest address.
-    """
+    """A search for the placement below the address `ceiling` that moves the fewest bytes."""
 
     def __init__(self, attempt: Attempt, ceiling: int) -> None:
         self.attempt = attempt
@@ -193,10 +185,7 @@ def reserved(
 def before(name: str, instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Offer, for ``fit``, the placement within the capacity that moves least.
 
-    Parameters
-    ----------
-    name : str
-        The method, which says whether a model may prove it.
+    `name` is the method, which says whether a model may prove it.
     """
     if instance.objective is not Objective.FIT:
         return
@@ -219,10 +208,7 @@ def before(name: str, instance: LmemPacking, progress: PackingProgress, settings
 def after(name: str, instance: LmemPacking, progress: PackingProgress, settings: Settings) -> None:
     """Offer, once the run has an answer, one of the same peak that moves less.
 
-    Parameters
-    ----------
-    name : str
-        The method, which says whether a model may prove it.
+    `name` is the method, which says whether a model may prove it.
     """
     tuning = settings.tuned(TUNING)
     solution = progress.solution

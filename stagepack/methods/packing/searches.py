@@ -43,11 +43,6 @@ def _annealing_last(attempt: Attempt, seed: int) -> Iterator[None]:
     """Reserve the end of a run for annealing, for where its body leaves a capacity undecided.
 
     The answer is then the best placement above the capacity, which exact searches hardly lower.
-
-    Parameters
-    ----------
-    seed : int
-        Of random numbers.
     """
     tuning = attempt.tuning
     progress = attempt.progress

@@ -60,12 +60,7 @@ def replan(attempt: Attempt) -> None:
 def search_exactly(attempt: Attempt, low: Array | None, seconds: float = math.inf) -> None:
     """Search exhaustively: any placement within the capacity, else the least peak.
 
-    Parameters
-    ----------
-    low : ndarray of int64, shape (b,), or None
-        The lowest placement known.
-    seconds : float
-        Of work.
+    From `low`, the lowest placement of the blocks that is known, for `seconds` of work.
     """
     tuning = attempt.tuning
     instance, progress, blocks = attempt.instance, attempt.progress, attempt.blocks
@@ -149,17 +144,8 @@ def _ask(attempt: Attempt, low: Array | None, keep_going: Callable[[], bool]) ->
 def search_rigid(attempt: Attempt, low: Array | None, seconds: float | None = None) -> Array | None:
     """Search blocks kept from shrinking, pausing and sharing, which is the faster search by far.
 
-    Parameters
-    ----------
-    low : ndarray of int64, shape (b,), optional
-        The lowest placement known.
-    seconds : float, optional
-        Of work, for each way to keep them; a little when left out.
-
-    Returns
-    -------
-    ndarray of int64, shape (b,), or None
-        The lowest placement known then; that there is none of these blocks says nothing.
+    Each way to keep them gets `seconds` of work, a little when left out.  Return the lowest
+    placement known then, which was `low` before; that there is none of these blocks says nothing.
     """
     tuning = attempt.tuning
     instance, best = attempt.instance, low
@@ -224,17 +210,10 @@ def improve(
 
     Each turn starts from the best placement known, with random numbers of its own.
 
-    Parameters
-    ----------
-    low : ndarray of int64, shape (b,), or None
-        A placement; without one there is nothing to do.
-    seed : int
-        Of random numbers.
-    seconds : float
-        Of work.
-    near : bool
-        Whether targets are near the best placement from the start, as they are without a limit:
-        that gets further in a turn of full length, and less far in a short one.
+    Each turn starts from the best placement known, with random numbers of its own, of the `seed`;
+    without `low`, a placement, there is nothing to do.  It ends after `seconds` of work.  `near`:
+    targets are near the best placement from the start, as they are without a limit: that gets
+    further in a turn of full length, and less far in a short one.
     """
     tuning = attempt.tuning
     keep_going = attempt.for_a_while(seconds)
@@ -273,12 +252,7 @@ def improve(
 def minimise_overlaps(attempt: Attempt, seed: int, seconds: float) -> None:
     """Lower the best placement by letting blocks overlap and moving them apart, where that applies.
 
-    Parameters
-    ----------
-    seed : int
-        Of random numbers.
-    seconds : float
-        Of work.
+    It takes `seconds` of work, and random numbers of the `seed`.
     """
     blocks, low = attempt.blocks.rounded, attempt.best
     keep_going = attempt.for_a_while(seconds)
@@ -305,12 +279,8 @@ def minimise_overlaps(attempt: Attempt, seed: int, seconds: float) -> None:
 def search_beams(attempt: Attempt, low: Array | None, seed: int) -> None:
     """Search with beams for a packing at the bound, or within the capacity, then for any lower one.
 
-    Parameters
-    ----------
-    low : ndarray of int64, shape (b,), or None
-        A placement; without one there is nothing to do.
-    seed : int
-        Of random numbers.
+    Without `low`, a placement of the blocks, there is nothing to do; random numbers are of the
+    `seed`.
     """
     if low is None or not attempt.keep_going():
         return
@@ -365,12 +335,7 @@ def dive_with_cores(
 ) -> None:
     """Pack from a core, the rest around it, as long as there is time.
 
-    Parameters
-    ----------
-    settings : Settings
-        Of which the seed counts.
-    keep_going : callable, optional
-        Whether there is time; that of the attempt when absent.
+    Of `settings` the seed counts; `keep_going` says whether there is time, in place of the attempt.
     """
     if not attempt.tuning.auto.cores:
         return
@@ -420,10 +385,8 @@ def use_up(attempt: Attempt, seed: int) -> None:
     Blocks that shrink or share are annealed as if they did not; where that cannot be, all are
     placed anew.
 
-    Parameters
-    ----------
-    seed : int
-        Of random numbers.
+    Blocks that shrink or share are annealed as if they did not; where that cannot be, all are
+    placed anew.
     """
     tuning = attempt.tuning
     kept = []
@@ -463,12 +426,8 @@ def use_up(attempt: Attempt, seed: int) -> None:
 def raise_by_windows(attempt: Attempt, passes: int, keep_going: Callable[[], bool]) -> None:
     """Raise the bound by windows of time that provably need more.
 
-    Parameters
-    ----------
-    passes : int
-        How often windows of all widths are tried, each time with more nodes.
-    keep_going : callable
-        Whether there is time.
+    Windows of all widths are tried in each of `passes`, with more nodes from one to the next, while
+    `keep_going` says that there is time.
     """
     tuning = attempt.tuning
     ceiling = attempt.instance.ceiling

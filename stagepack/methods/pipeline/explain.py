@@ -38,12 +38,8 @@ def conclude_infeasible(
 ) -> None:
     """Report that no partition fits, and why.
 
-    Where an `engine` with tolerances says so, a partition is looked for first.
-
-    Raises
-    ------
-    ContradictionError
-        When there is one.
+    Where an `engine` with tolerances says so, a partition is looked for first; when there is one,
+    :class:`ContradictionError` is raised.
     """
     try:
         found = bool(engine) and _fits(costs, progress)

@@ -36,26 +36,16 @@ TABLE = 10
 
 @dataclass(frozen=True)
 class Candidate:
-    """What is known of a layout.
-
-    Attributes
-    ----------
-    layout : Layout
-    bound : int
-        No step of it takes fewer cycles, with any stages and any schedule.
-    objective : int or None
-        Cycles of the best step found; None where none was looked for, or it does not fit.
-    reason : str
-        Why it does not fit.
-    computing, exchanging, reducing : float
-        Cycles of a step that a device computes, exchanges values and weights in its passes, and
-        sums up gradients, on average; the rest of a step it waits.
-    """
+    """What is known of a layout."""
 
     layout: Layout
-    bound: int
+    bound: int  # no step of it takes fewer cycles, with any stages and any schedule
+    # Cycles of the best step found; None where none was looked for, or it does not fit.
     objective: int | None
-    reason: str
+    reason: str  # why it does not fit
+    # `computing`, `exchanging`, `reducing`: cycles of a step that a device computes, exchanges
+    # values and weights in its passes, and sums up gradients, on average; the rest of a step it
+    # waits.
     computing: float
     exchanging: float
     reducing: float

@@ -56,13 +56,7 @@ class Pacing:
         self._known: dict[int, tuple[int, tuple[int, ...]]] = {}
 
     def best(self, batches: int) -> Paced | None:
-        """Return the best stages for so many batches; None where none fit.
-
-        Parameters
-        ----------
-        batches : int
-            That take turns, at least one.
-        """
+        """Return the best stages for so many batches, one at least; None where none fit."""
         last = len(self._times) - 1
         if last < 0 or self._least(last)[0] >= NEVER:
             return None

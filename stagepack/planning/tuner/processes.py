@@ -54,36 +54,16 @@ WHERE = "--command"
 
 @dataclass(frozen=True)
 class Answer:
-    """What one measurement came to.
+    """What one measurement came to."""
 
-    Attributes
-    ----------
-    throughput : float or None
-        None of a failure, and of a profile.
-    reason : str
-        Why there is none.
-    log : str
-        The end of what a failure wrote to stderr.
-    memory : int or None
-        The most bytes that a device held, if that was told.
-    seconds : float
-        How long it took.
-    limit : float or None
-        The seconds at which it was ended, if it was.
-    model : PipelinePartition, ModelProfile or None
-        A profile, of which a plan is made.
-    plan : dict or None
-        Status, cycles and bound of that plan.
-    """
-
-    throughput: float | None = None
-    reason: str = ""
-    log: str = ""
-    memory: int | None = None
-    seconds: float = 0.0
-    limit: float | None = None
-    model: PipelinePartition | ModelProfile | None = None
-    plan: JsonObject | None = None
+    throughput: float | None = None  # None of a failure, and of a profile
+    reason: str = ""  # why there is none
+    log: str = ""  # the end of what a failure wrote to stderr
+    memory: int | None = None  # the most bytes that a device held, if that was told
+    seconds: float = 0.0  # how long it took
+    limit: float | None = None  # the seconds at which it was ended, if it was
+    model: PipelinePartition | ModelProfile | None = None  # a profile, of which a plan is made
+    plan: JsonObject | None = None  # status, cycles and bound of that plan
 
     def to_dict(self) -> JsonObject:
         """Return plain JSON data; of a profile the plan is kept, elsewhere."""

@@ -27,19 +27,12 @@ from stagepack.instances.profile import Array
 
 
 class Placed(NamedTuple):
-    """Buffers in memories.
+    """Buffers in memories."""
 
-    Attributes
-    ----------
-    offsets, memory : ndarray of int64, shape (n,)
-        Of each buffer.
-    fits : bool
-        Whether that is a placement; else some memories are too full.
-    """
-
+    # `offsets`, `memory`: int64, shape (n,): of each buffer.
     offsets: Array
     memory: Array
-    fits: bool
+    fits: bool  # whether that is a placement; else some memories are too full
 
 
 def place(
@@ -135,14 +128,8 @@ def _best_first(
 ) -> Array:
     """Return all blocks, those first that save most per byte and moment.
 
-    Parameters
-    ----------
-    home : ndarray of bool, shape (b, memories)
-        Where blocks may live.
-    index : int
-        The memory that they are to live in.
-    later : sequence of int
-        Those that they could live in instead.
+    They are to live in the memory `index` and could live in those of `later` instead; `home`, bool
+    of shape (b, memories), says where they may.
     """
     effort.spend(tuning.prices.item * (instance.n + len(blocks.first)))
     owner = np.repeat(np.arange(blocks.b), np.diff(blocks.piece_ptr))
@@ -199,14 +186,7 @@ def packed(
 
     None where greedy rules find no place.
 
-    Parameters
-    ----------
-    index : int
-        Of the memory.
-    buffers : ndarray of int64
-        That can all live there.
-    keep_going : callable
-        Once it says no, a quick rule must do.
+    `buffers` can all live in the memory `index`.  Once `keep_going` says no, a quick rule must do.
     """
     effort.spend(
         tuning.spill.made + tuning.spill.buffer * instance.n + 3 * tuning.prices.item * len(buffers)

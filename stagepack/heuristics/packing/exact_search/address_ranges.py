@@ -22,17 +22,11 @@ from stagepack.instances.profile import Array
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Offsets at which blocks may lie: rows of spans, ends included, ascending and disjoint.
+    """Offsets at which blocks may lie: rows of spans, ends included, ascending and disjoint."""
 
-    Attributes
-    ----------
-    ptr : ndarray of int64, shape (b + 1,)
-        A block with an empty row may lie anywhere.
-    low, high : ndarray of int64
-        Multiples of the alignment.  What may lie nowhere has one span, at NOWHERE.
-    """
-
-    ptr: Array
+    ptr: Array  # int64, shape (b + 1,): a block with an empty row may lie anywhere
+    # `low`, `high`: int64: multiples of the alignment.  What may lie nowhere has one span, at
+    # NOWHERE.
     low: Array
     high: Array
 
@@ -68,12 +62,8 @@ Beside = tuple[Array, Array, Array]
 def beside_fixed(blocks: Blocks, owner: Array, first: Array, end: Array, pause: Pause) -> Beside:
     """Return the addresses of the fixed blocks that each movable block meets.
 
-    Parameters
-    ----------
-    owner, first, end : ndarray of int64, shape (pieces,)
-        Pieces that count: their blocks, and the sections [first, end) they are alive in.
-    pause : callable
-        Called now and then; may raise.
+    The pieces that count, shape (pieces,), are of the blocks `owner`, alive in the sections
+    [`first`, `end`).  `pause` is called now and then; it may raise.
     """
     # Fixed blocks come first, by address, so that rows of those that are met ascend in it.
     order = np.argsort(np.where(blocks.fixed < 0, NOWHERE, blocks.fixed), kind="stable")
@@ -101,16 +91,10 @@ def places(
     *,
     tuning: PackingTuning = TUNING,
 ) -> Places:
-    """Return where some blocks may lie.
+    """Return where the blocks `which` may lie.
 
-    Parameters
-    ----------
-    which : ndarray of int64
-        Their numbers.
-    pause : callable
-        Called now and then; may raise.
-    beside : tuple of ndarray, optional
-        The fixed blocks that each of all blocks meets, whose addresses are not to be used.
+    They may not use the addresses in `beside`, of the fixed blocks that each of all blocks meets.
+    `pause` is called now and then; it may raise.
     """
     ranges, range_ptr = rows(blocks.range_ptr, which)
     near_ptr = np.zeros(len(which) + 1, dtype=np.int64)
@@ -142,14 +126,9 @@ def places(
 
 
 def misplaced(blocks: Blocks, held: Array, pause: Pause, *, tuning: PackingTuning = TUNING) -> bool:
-    """Return whether a rule of its own forbids one of these fixed blocks its place.
+    """Return whether a rule of its own forbids one of the fixed blocks `held` its place.
 
-    Parameters
-    ----------
-    held : ndarray of int64
-        Numbers of the fixed ones.
-    pause : callable
-        Called now and then; what it raises ends the look.
+    `pause` is called now and then; what it raises ends the look.
     """
     where = places(blocks, held, pause, tuning=tuning)
     alone = np.diff(where.ptr) == 1  # what is fixed has a range: its place, if it is allowed
@@ -159,14 +138,9 @@ def misplaced(blocks: Blocks, held: Array, pause: Pause, *, tuning: PackingTunin
 def common_holes(
     given: Spans, pause: Pause, *, tuning: PackingTuning = TUNING
 ) -> tuple[Array, Array]:
-    """Return the addresses [low, high) that no block of a group may use, as rows.
+    """Return the addresses [low, high) that no block of a group in `given` may use, as rows.
 
-    Parameters
-    ----------
-    given : Spans
-        The groups; more holes than are worth while are left out.
-    pause : callable
-        Called now and then; may raise.
+    More holes than are worth while are left out.  `pause` is called now and then; it may raise.
     """
     groups = len(given.member_ptr) - 1
     most = int((given.end - given.begin)[given.members].sum()) + groups

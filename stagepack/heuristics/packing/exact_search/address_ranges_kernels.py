@@ -99,22 +99,14 @@ def _between(
 def common_holes(
     work: int, given: Spans, control: Array, hole_ptr: Array, holes: Array, scratch: Array
 ) -> bool:
-    """Go on with the addresses that no block of a group may use; return whether that is done.
+    """Go on with the addresses that no block of a group in `given` may use; return whether that is
+    done.
 
-    A group of more holes than `scratch` takes, or for which `holes` has no room, gets none.
-
-    Parameters
-    ----------
-    work : int
-        Return to the caller after about this many spans and holes.
-    given : Spans
-        Groups of blocks, and where these may lie.
-    control : ndarray of int64, shape (3,)
-        Where the last call ended, between two members; zero at first.
-    hole_ptr : ndarray of int64, shape (groups + 1,)
-        Rows of `holes`, to be written.
-    holes, scratch : ndarray of int64, shape (., 2)
-        Addresses [low, high), ascending; of any length, as no write goes beyond.
+    A group of more holes than `scratch` takes, or for which `holes` has no room, gets none.  It
+    returns to the caller after about `work` spans and holes.  `control`, int64 of shape (3,), is
+    where the last call ended, between two members; zero at first.  `hole_ptr`, int64 of shape
+    (groups + 1,), are the rows of `holes`, to be written.  `holes` and `scratch`, int64 of shape
+    (., 2), are addresses [low, high), ascending; of any length, as no write goes beyond.
     """
     done = 0
     while control[AT] < len(hole_ptr) - 1:

@@ -105,16 +105,9 @@ def _explain_row(row: int, state: SearchState) -> None:
 
 @step
 def need(i: int, value: int, state: SearchState) -> None:
-    """Ask why a block's effective offset is `value` or more.
+    """Ask why a block's effective offset is `value`, in units, or more.
 
-    Parameters
-    ----------
-    i : int
-        The block.
-    value : int
-        In units.
-    state : SearchState
-        Its class says the shapes and meaning of its arrays; what is blamed changes.
+    What is blamed in `state` changes.
     """
     trail, row, looked = state.trail, state.latest[i], 1
     # Rows of a block go from the last rise to the first; `b` is what was proved before it. So this
@@ -130,16 +123,9 @@ def need(i: int, value: int, state: SearchState) -> None:
 
 @step
 def need_room(i: int, at: int, state: SearchState) -> None:
-    """Ask why all unplaced neighbours of a block lie at `at` or above; blame all other places.
+    """Ask why all unplaced neighbours of block `i` lie at `at` or above; blame all other places.
 
-    Parameters
-    ----------
-    i : int
-        The block.
-    at : int
-        In units; 0: they may lie anywhere.
-    state : SearchState
-        Its class says the shapes and meaning of its arrays; what is blamed changes.
+    `at` is in units; 0: they may lie anywhere.  What is blamed in `state` changes.
     """
     blocks, neighbours = state.blocks, state.neighbours
     for r in range(blocks[i].neighbour, blocks[i].neighbour_end):
@@ -153,16 +139,9 @@ def need_room(i: int, at: int, state: SearchState) -> None:
 
 @step
 def explain_top(i: int, capacity: int, state: SearchState) -> None:
-    """Blame what makes a block, or an identical one above it, end above the capacity.
+    """Blame what makes block `i`, or an identical one above it, end above the `capacity`, in units.
 
-    Parameters
-    ----------
-    i : int
-        The block.
-    capacity : int
-        In units.
-    state : SearchState
-        Its class says the shapes and meaning of its arrays; what is blamed changes.
+    What is blamed in `state` changes.
     """
     blocks = state.blocks
     # The rise was handed on from twin to twin; one of them ends too high.
@@ -176,20 +155,10 @@ def explain_top(i: int, capacity: int, state: SearchState) -> None:
 
 @step
 def explain_section(s: int, frame: Record, capacity: int, state: SearchState) -> None:
-    """Blame what makes a section overflow above its floor, or above what a part lies above.
+    """Blame what makes section `s` overflow above its floor, or above what a part lies above.
 
     The queue has an entry a block and one more; a block enters it once, as it is then labelled.
-
-    Parameters
-    ----------
-    s : int
-        The section.
-    frame : FRAME
-        Of the part.
-    capacity : int
-        In units.
-    state : SearchState
-        Its class says the shapes and meaning of its arrays; what is blamed changes.
+    `frame` is the part's, `capacity` in units.  What is blamed in `state` changes.
     """
     blocks, members, section = state.blocks, state.members, state.sections[s]
     at = max(section.floor, frame.level)
@@ -330,14 +299,9 @@ def _explain_exclusion(row: int, state: SearchState) -> None:
 
 @step
 def never_below(j: int, i: int, state: SearchState) -> bool:
-    """Return whether one block never lies directly below another one in a canonical packing.
+    """Return whether block `j` never lies directly below block `i` in a canonical packing.
 
-    Parameters
-    ----------
-    j, i : int
-        The one that would lie below, and the other.
-    state : SearchState
-        Its class says the shapes and meaning of its arrays; nothing changes.
+    Nothing in `state` changes.
     """
     one, other = state.blocks[j], state.blocks[i]
     if one.family < 0 or one.family != other.family:

@@ -27,20 +27,14 @@ from stagepack.instances.profile import Array
 
 
 class Partial(NamedTuple):
-    """A partial packing of a component from the bottom up.
+    """A partial packing of a component from the bottom up."""
 
-    Attributes
-    ----------
-    base : ndarray of int64, shape (b,)
-        The lowest place of every block above all that are placed; NOWHERE: it is placed.
-    effective : ndarray of int64, shape (b,)
-        What is proved about offsets of blocks without a place.
-    floor, left : ndarray of int64, shape (sections,)
-        The least effective offset of what is left in each section, and what that holds in all.
-    """
-
+    # int64, shape (b,): the lowest place of every block above all that are placed; NOWHERE: it is
+    # placed.
     base: Array
-    effective: Array
+    effective: Array  # int64, shape (b,): what is proved about offsets of blocks without a place
+    # `floor`, `left`: int64, shape (sections,): the least effective offset of what is left in each
+    # section, and what that holds in all.
     floor: Array
     left: Array
 
@@ -134,18 +128,10 @@ class CanonicalSearch(PausedSearch):
         return np.asarray(self._state.blocks["offset"].copy())
 
     def start(self, capacity: int, rank: Array, weight: Array, focus: int) -> None:
-        """Begin anew.
+        """Begin anew, with a `capacity` in units, above the lift.
 
-        Parameters
-        ----------
-        capacity : int
-            In units, above the lift.
-        rank : ndarray of int64, shape (b,)
-            A permutation: blocks of lower rank are preferred.
-        weight : ndarray of float, shape (b,)
-            What loads are multiplied by when they outrank `rank`; 0: they do not.
-        focus : int
-            LOWEST_BLOCK or LOWEST_SECTION.
+        Blocks of lower `rank`, a permutation, are preferred.  Loads times `weight`, float64 of
+        shape (b,), may outrank it; 0: they do not.  `focus` is LOWEST_BLOCK or LOWEST_SECTION.
         """
         component, now = self.component, self._state
         b, sections = component.b, len(component.sections)
@@ -163,18 +149,9 @@ class CanonicalSearch(PausedSearch):
     ) -> bool:
         """Pack what is left where some blocks are placed, part by part; return whether all are.
 
-        Parameters
-        ----------
-        capacity : int
-            In units, above the lift.
-        partial : Partial
-            Of the component, which is in a line.
-        rank : ndarray of int64, shape (b,)
-            A permutation: blocks of lower rank are preferred.
-        focus : int
-            As :meth:`start` takes it.
-        nodes : int
-            Searched in a part at most, for each of its blocks; and no longer than a call.
+        The component of `partial` is in a line; `capacity`, `rank` and `focus` are as :meth:`start`
+        takes them.  A part is searched for `nodes` at most for each of its blocks, and no longer
+        than a call.
         """
         component, now = self.component, self._state
         b, sections = component.b, len(component.sections)

@@ -41,29 +41,20 @@ from stagepack.progress import pausing
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Movable blocks over sections.
+    """Movable blocks over sections."""
 
-    Attributes
-    ----------
-    index : ndarray of int64, shape (b,)
-        Index of each block in the instance.
-    size, alignment, duration : ndarray of int64, shape (b,)
-        Bytes; what offsets are multiples of; time alive.
-    section_ptr, section_of : ndarray of int64, shape (b + 1,), (incidences,)
-        Sections of each block as rows, ascending, never empty.
-    places : Places
-        Where blocks may lie.
-    linear : bool
-        Every row is a run of consecutive sections; the blocks of a part ascend in the first one.
-    """
-
-    index: Array
+    index: Array  # int64, shape (b,): index of each block in the instance
+    # `size`, `alignment`, `duration`: int64, shape (b,): bytes; what offsets are multiples of; time
+    # alive.
     size: Array
     alignment: Array
     duration: Array
+    # `section_ptr`, `section_of`: int64, shape (b + 1,), (incidences,): sections of each block as
+    # rows, ascending, never empty.
     section_ptr: Array
     section_of: Array
-    places: Places
+    places: Places  # where blocks may lie
+    # Every row is a run of consecutive sections; the blocks of a part ascend in the first one.
     linear: bool
 
     @property
@@ -176,16 +167,10 @@ def movable(
     *,
     tuning: PackingTuning = TUNING,
 ) -> Group:
-    """Return the group of the movable blocks of an instance.
+    """Return the group of the movable blocks of an instance of rigid ones.
 
-    Parameters
-    ----------
-    blocks : Blocks
-        Rigid ones.
-    first, end : int
-        Only these sections [first, end); -1: to the last.
-    pause : callable, optional
-        Called now and then; may raise.
+    Only the sections [`first`, `end`) count; -1: to the last.  `pause` is called now and then; it
+    may raise.
     """
     end = blocks.sections if end < 0 else end
     effort.spend(tuning.prices.call + tuning.exact.chosen * (blocks.b + len(blocks.first)))
@@ -222,12 +207,7 @@ def movable(
 def next_top(blocks: Array, capacity: int) -> int:
     """Return the least top above a capacity that a block can have: offsets are whole steps.
 
-    Parameters
-    ----------
-    blocks : ndarray
-        Records with the fields `size` and `step`.
-    capacity : int
-        In units.
+    `blocks` are records with the fields `size` and `step`; `capacity` is in units.
     """
     steps = -(-np.maximum(0, capacity + 1 - blocks["size"]) // blocks["step"])
     return int((steps * blocks["step"] + blocks["size"]).min())
@@ -236,29 +216,14 @@ def next_top(blocks: Array, capacity: int) -> int:
 class Component:
     """A connected group in units of its gcd, as the kernel sees it.
 
-    Parameters
-    ----------
-    group : Group
-        Connected, of at least two blocks.
-    lift : int
-        Bytes below it.
-    bottom : list of (int, int)
-        The blocks that hold these bytes, and their sizes; they conflict with all of the group.
-    pause : callable, optional
-        Called now and then; may raise.
+    The group has two blocks at least.  Below it are `lift` bytes, held by the blocks of `bottom`,
+    whose sizes are told; they conflict with all of the group.  `pause` is called now and then; it
+    may raise.
 
-    Attributes
-    ----------
-    unit : int
-        Bytes of a unit.
-    blocks, sections : ndarray of BLOCK, SECTION
-        The state before anything is placed.
-    section_ptr, section_of, neighbour_ptr, neighbours, member_ptr, members, spans, holes
-        As :func:`.exact_kernels.search` takes them.
-    life : ndarray of int64, shape (b,)
-        A number that is equal for blocks of the same sections.
-    bound : int
-        Lower bound on its peak in bytes, lift included: the largest load of a section.
+    `blocks` and `sections`, BLOCK and SECTION, are the state before anything is placed; what is not
+    told of here is as :func:`.exact_kernels.search` takes it.  `life`, int64 of shape (b,), is a
+    number that is equal for blocks of the same sections; `bound` is a lower bound on the peak in
+    bytes, lift included: the largest load of a section.
     """
 
     def __init__(
@@ -454,27 +419,14 @@ def _unit(group: Group) -> int:
 
 
 class Packing:
-    """An instance as blocks whose place is known and components to search.
+    """An instance of rigid blocks: those whose place is known, and components to search.
 
-    Parameters
-    ----------
-    blocks : Blocks
-        Rigid ones.
-    first, end
-        As :func:`movable` takes them.
-    keep_going : callable, optional
-        Asked now and then; :class:`~stagepack.progress.Stopped` is raised once it says no.
+    `first` and `end` are as :func:`movable` takes them; :class:`~stagepack.progress.Stopped` is
+    raised once `keep_going`, asked now and then, says no.
 
-    Attributes
-    ----------
-    offsets : ndarray of int64, shape (blocks.b,)
-        Offsets of the blocks outside the components.
-    peak : int
-        Their highest top.
-    clash : bool
-        Fixed blocks overlap or break a rule, so that there is no packing at all.
-    components : list of Component
-        What is left to be searched, the highest bound first.
+    `offsets`, int64 of shape (blocks.b,), are those of the blocks outside the components, `peak` is
+    their highest top.  `clash`: fixed blocks overlap or break a rule, so that there is no packing
+    at all.  What is left to be searched are `components`, the highest bound first.
     """
 
     def __init__(

@@ -32,18 +32,10 @@ from stagepack.kernels.compiled import entries, inlined, step, tiered
 
 @step
 def topped(section: Record, floor: int, holes: Array, control: Array) -> int:
-    """Return how high what is unplaced in a section reaches above a floor, around its holes.
+    """Return how high what is unplaced in a `section` reaches above a `floor`, around its holes.
 
-    Parameters
-    ----------
-    section : Record
-        With its load that is unplaced, and its rows of `holes`.
-    floor : int
-        In units.
-    holes : ndarray of int64, shape (holes, 2)
-        Addresses [low, high) that a section cannot use, those of a section ascending.
-    control : ndarray of int64
-        Its entry `SPENT` counts the work.
+    `holes`, int64 of shape (holes, 2), are addresses [low, high) that a section cannot use, those
+    of a section ascending.  The entry `SPENT` of `control` counts the work.
     """
     top, h, end = floor + section.total, section.hole, section.hole_end
     last = end
@@ -66,10 +58,8 @@ def topped(section: Record, floor: int, holes: Array, control: Array) -> int:
 def least_peak(blocks: Array, sections: Array, holes: Array) -> int:
     """Return a lower bound on the peak in units: what every section holds, above its floor.
 
-    Parameters
-    ----------
-    blocks, sections, holes : ndarray
-        As in :class:`.exact_state.SearchState`, before anything is placed.
+    `blocks`, `sections` and `holes` are as in :class:`.exact_state.SearchState`, before anything is
+    placed.
     """
     peak, control = 0, np.zeros(SPENT + 1, dtype=np.int64)
     for block in blocks:
@@ -84,16 +74,9 @@ def least_peak(blocks: Array, sections: Array, holes: Array) -> int:
 def remember(control: Array, trail: Array, what: int, index: int, a: int, b: int, c: int) -> None:
     """Note values that are about to change; callers say why the trail has room.
 
-    Parameters
-    ----------
-    control, trail : ndarray
-        Of the search; both are written.
-    what : int
-        `BOUNDS`, `OFFSET`, `PROFILE` or `RANK`, see :mod:`.exact_state`.
-    index : int
-        Of the block or section.
-    a, b, c : int
-        The values, in the order in which they are taken back.
+    `control` and `trail` are both written.  `what` is `BOUNDS`, `OFFSET`, `PROFILE` or `RANK`, see
+    :mod:`.exact_state`, of the block or section `index`; `a`, `b` and `c` are the values, in the
+    order in which they are taken back.
     """
     top = control[TRAIL]
     change = trail[top]
@@ -301,14 +284,8 @@ def in_lowest_section(frame: Record, otherwise: int, state: SearchState) -> int:
     below which no unplaced neighbour fits any more: all that conflict with it will lie above it,
     though elsewhere lower places may still be taken.
 
-    Parameters
-    ----------
-    frame : FRAME
-        Of the part.
-    otherwise : int
-        Where the block of least base is.
-    state : SearchState
-        Its class says the shapes and meaning of its arrays; steps are counted.
+    `frame` is the part's; `otherwise` is where the block of least base is.  Steps are counted in
+    `state`.
     """
     blocks, sections, lists, members = state.blocks, state.sections, state.lists, state.members
     state.control[SPENT] += frame.section_end - frame.section

@@ -41,24 +41,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Decision:
-    """What is known about one capacity.
+    """What is known about one capacity."""
 
-    Attributes
-    ----------
-    status : Status
-        FEASIBLE, INFEASIBLE or UNKNOWN.
-    offsets : ndarray of int64, shape (b,), optional
-        Offsets of the blocks, where feasible.
-    bound : int
-        A lower bound on the peak of the blocks; where infeasible it exceeds the capacity.
-    nodes : int
-        Nodes searched.
-    """
-
-    status: Status
-    offsets: Array | None
-    bound: int
-    nodes: int
+    status: Status  # FEASIBLE, INFEASIBLE or UNKNOWN
+    offsets: Array | None  # int64, shape (b,), optional: offsets of the blocks, where feasible
+    bound: int  # a lower bound on the peak of the blocks; where infeasible it exceeds the capacity
+    nodes: int  # nodes searched
 
 
 def unsupported(blocks: Blocks, *, tuning: PackingTuning = TUNING) -> str:
@@ -85,19 +73,8 @@ def prepared(
 ) -> Packing | ShapedPacking:
     """Return components to search: of full-height blocks, or of blocks of any shape.
 
-    Parameters
-    ----------
-    blocks : Blocks
-        For which :func:`unsupported` has no objection.
-    first, end : int
-        Only these sections [first, end); -1: to the last.
-    keep_going : callable, optional
-        Asked now and then.
-
-    Raises
-    ------
-    Stopped
-        Once it says no.
+    To `blocks`, :func:`unsupported` has no objection; only the sections [`first`, `end`) count, -1:
+    to the last.  :class:`Stopped` is raised once `keep_going`, asked now and then, says no.
     """
     if blocks.rigid:
         return Packing(blocks, first, end, keep_going, tuning=tuning)
@@ -115,15 +92,11 @@ def _portfolio(
 
 
 class Searches:
-    """What searches the components of a packing: begun when needed, then gone on with.
+    """What searches the components of a packing, of :func:`prepared`: begun when needed, then gone
+    on with.
 
     Whoever asks for one capacity and then for another hands them on, so that rounds are not
     searched again, beams go on, and what was found is known.
-
-    Parameters
-    ----------
-    packing : Packing or ShapedPacking
-        Components, of :func:`prepared`.
     """
 
     def __init__(self, packing: Packing | ShapedPacking, *, tuning: PackingTuning = TUNING) -> None:
@@ -178,23 +151,14 @@ def decide(
     searches: Searches | None = None,
     tuning: PackingTuning = TUNING,
 ) -> Decision:
-    """Decide whether the blocks can be packed below `capacity`.
+    """Decide whether the blocks can be packed below `capacity`, in bytes.
 
-    Parameters
-    ----------
-    blocks : Blocks
-        For which :func:`unsupported` has no objection.
-    capacity : int
-        Bytes.
-    keep_going : callable, optional
-        Asked at least every 0.2 s or so; the answer is UNKNOWN once it returns False.
-    node_limit : int, optional
-        Give up after about this many nodes; reproducible, unlike a clock.
-    warm : ndarray of int64, shape (b,), optional
-        Offsets of a packing of any height: parts of it that are low enough are kept, and its
-        order is tried.
-    searches : Searches, optional
-        Of these blocks, to go on with.
+    To `blocks`, :func:`unsupported` has no objection.  `keep_going` is asked at least every 0.2 s
+    or so; the answer is UNKNOWN once it returns False.  `node_limit`: give up after about this many
+    nodes; reproducible, unlike a clock.
+
+    `warm`, int64 of shape (b,), are offsets of a packing of any height: parts of it that are low
+    enough are kept, and its order is tried.  `searches` are of these blocks, to go on with.
     """
     if searches is None:
         try:
@@ -224,14 +188,8 @@ def decide_packing(
 ) -> Decision:
     """Decide for components that are already made; see :func:`decide`.
 
-    Parameters
-    ----------
-    packing : Packing or ShapedPacking or Searches
-        Components, of :func:`prepared`, or what has searched them.
-    capacity : int
-        Bytes.
-    keep_going, node_limit, warm
-        As for :func:`decide`.
+    `packing` is of :func:`prepared`, or what has searched it; `capacity`, `keep_going`,
+    `node_limit` and `warm` are as there.
     """
     searches = packing if isinstance(packing, Searches) else Searches(packing, tuning=tuning)
     packing = searches.packing
@@ -363,26 +321,13 @@ def minimise(
     from above, halve the way to the bound, in shorter steps while that fails, by a unit at last.
     Only the components that decide the peak are searched.
 
-    Parameters
-    ----------
-    blocks : Blocks
-        For which :func:`unsupported` has no objection.
-    upper : ndarray of int64, shape (b,), optional
-        Offsets of a packing to begin with.
-    lower : int
-        A lower bound on the peak in bytes.
-    on_solution : callable, optional
-        Called with the offsets of every packing that is better than all before (and `upper`).
-    on_bound : callable, optional
-        Called with every lower bound that is better than all before, the first one included.
-    keep_going, node_limit, searches
-        As in :func:`decide`.
+    `upper`, int64 of shape (b,), are offsets of a packing to begin with; `lower` is a lower bound
+    on the peak in bytes.  `on_solution` is called with the offsets of every packing that is better
+    than all before (and `upper`), `on_bound` with every lower bound that is better than all before,
+    the first one included.  `keep_going`, `node_limit` and `searches` are as in :func:`decide`.
 
-    Returns
-    -------
-    Status
-        OPTIMAL: the last packing is proved; INFEASIBLE: there is none at all; FEASIBLE or
-        UNKNOWN: stopped with or without a packing.
+    OPTIMAL: the last packing is proved; INFEASIBLE: there is none at all; FEASIBLE or UNKNOWN:
+    stopped with or without a packing.
     """
     effort = _Effort(keep_going, node_limit, tuning=tuning)
     if searches is None:

@@ -51,29 +51,13 @@ load of a section (T), size (Z), number of sections (W)."""
 class Component:
     """Connected movable blocks and the fixed ones beside them, in units of their gcd.
 
-    Parameters
-    ----------
-    blocks : Blocks
-        Blocks with the pieces that count.
-    index : ndarray of int64, shape (b,)
-        The movable blocks.
-    held : ndarray of int64
-        The fixed blocks that share a section with them.
-    pause : callable, optional
-        Called now and then; may raise.
+    `blocks` have the pieces that count, `index` are the movable ones, `held` the fixed ones that
+    share a section with them.  `pause` is called now and then; it may raise.
 
-    Attributes
-    ----------
-    unit : int
-        Bytes of a unit.
-    shapes : Shapes
-        The state before anything is placed: the movable blocks, then the held ones.
-    load : ndarray of int64, shape (sections,)
-        Units that the pieces of each section hold.
-    area : ndarray of int64, shape (b + held,)
-        Units that each block holds, over all sections.
-    bound : int
-        Lower bound on its peak in bytes; NOWHERE: no packing of any height.
+    `shapes` are the state before anything is placed: the movable blocks, then the held ones.
+    `load`, int64 of shape (sections,), and `area`, int64 of shape (b + held,), are units of each
+    section, and of each block over all sections.  `bound` is a lower bound on the peak in bytes;
+    NOWHERE: no packing of any height.
     """
 
     def __init__(
@@ -237,19 +221,10 @@ def forbidden(
 ) -> tuple[Array, Array]:
     """Return the forbidden distances o_i - o_j of the entries (i, j) of `near`, as rows of spans.
 
-    Parameters
-    ----------
-    near_ptr, near : ndarray of int64, shape (blocks + 1,), (entries,)
-        Rows of the blocks that each block meets.
-    piece_ptr, pieces : ndarray of int64, shape (blocks + 1,), (pieces, 4)
-        Rows of the pieces of each block: sections [first, end), bytes [low, high) above the offset.
-    share_ptr, share : ndarray of int64, shape (blocks + 1,), (partners,)
-        Rows of the blocks with which each may share its offset.
-
-    Returns
-    -------
-    ptr, spans : ndarray
-        Spans of entry e: spans[ptr[e] : ptr[e + 1]].
+    Of each block, `near_ptr` and `near` have rows of the blocks that it meets, `piece_ptr` and
+    `pieces` of its pieces (sections [first, end), bytes [low, high) above the offset; shape
+    (pieces, 4)), `share_ptr` and `share` of the blocks with which it may share its offset; all
+    int64.  Spans of entry e are spans[ptr[e] : ptr[e + 1]] of the answer (ptr, spans).
     """
     # A run for each pair of pieces that meet, in either order, and one more for each in `share`.
     first, end = np.sort(pieces[:, 0]), np.sort(pieces[:, 1])
@@ -340,16 +315,10 @@ class GeneralSearch(PausedSearch):
         return int(peak) * self.component.unit
 
     def start(self, capacity: int, rank: Array, focus: int) -> None:
-        """Begin anew.
+        """Begin anew, with a `capacity` in units.
 
-        Parameters
-        ----------
-        capacity : int
-            In units.
-        rank : ndarray of int64, shape (b + held,)
-            Blocks of lower rank are preferred at equal places.
-        focus : int
-            LOWEST_BLOCK or LOWEST_SECTION.
+        Blocks of lower `rank`, int64 of shape (b + held,), are preferred at equal places; `focus`
+        is LOWEST_BLOCK or LOWEST_SECTION.
         """
         b, shapes, control = self.component.b, self._shapes, self._control
         effort.spend(
@@ -392,10 +361,7 @@ class GeneralSearch(PausedSearch):
 class GeneralPortfolio(Portfolio):
     """Searches of one component of blocks of any shape.
 
-    Parameters
-    ----------
-    warm : ndarray of int64, shape (b,), optional
-        As of :class:`.portfolio.Portfolio`.
+    `warm` is as of :class:`.portfolio.Portfolio`.
     """
 
     def __init__(
@@ -439,17 +405,7 @@ class GeneralPortfolio(Portfolio):
 class ShapedPacking:
     """An instance of blocks of any shape: those whose place is known, and components to search.
 
-    Parameters
-    ----------
-    first, end : int
-        Only these sections [first, end); -1: to the last.
-    keep_going : callable, optional
-        Asked now and then; :class:`~stagepack.progress.Stopped` is raised once it says no.
-
-    Attributes
-    ----------
-    offsets, peak, clash, components
-        As in :class:`.components.Packing`.
+    `first`, `end`, `keep_going` and all attributes are as of :class:`.components.Packing`.
     """
 
     def __init__(

@@ -378,19 +378,11 @@ def least_peak(shapes: Shapes, control: Array) -> int:
     """Return a lower bound on the peak of what the present state of the search can become.
 
     The larger of two: no block ends below its size on top of its offset, or of the lowest one that
-    it can still have; and no section reaches less high than when pieces that are not placed yet
-    are cut to slices, which fill whatever is free above the lowest offset of each (:func:`_top`).
+    it can still have; and no section reaches less high than when pieces that are not placed yet are
+    cut to slices, which fill whatever is free above the lowest offset of each (:func:`_top`).
     O(blocks + members of the sections).
 
-    Parameters
-    ----------
-    control : ndarray of int64
-        WORK is raised by the steps that this takes.
-
-    Returns
-    -------
-    int64
-        In units of the blocks.
+    In units of the blocks; WORK in `control`, int64, is raised by the steps that this takes.
     """
     peak = 0
     for i in range(len(shapes.blocks)):

@@ -84,33 +84,22 @@ class Shapes(NamedTuple):
 
     Calls of :func:`.exact_general_kernels.search` end between two turns of its loop, when `queue`
     and `touched` are empty, but for the first turn, which is given all.
-
-    Attributes
-    ----------
-    blocks, near, members, sections : ndarray of BLOCK, NEAR, MEMBER, SECTION
-        Records of blocks, of those that meet, and of what is in a section.
-    runs, ranges : ndarray of SPAN
-        Ascending in every row.
-    partners : ndarray of int64
-        Blocks of a member's section with which it may share its offset.
-    section_of : ndarray of int64
-        Sections of each block.
-    order : ndarray of int64, shape (members,)
-        The members of each section, nearly ascending in address.
-    queue : ndarray of int64, shape (b,)
-        Blocks whose place is to be looked at: each once, as its `waiting` tells.
-    touched : ndarray of int64, shape (sections,)
-        Sections to be looked at: each once, as its `stamp` tells.
     """
 
+    # `blocks`, `near`, `members`, `sections`: BLOCK, NEAR, MEMBER, SECTION: records of blocks, of
+    # those that meet, and of what is in a section.
     blocks: Array
     near: Array
     members: Array
     sections: Array
+    # `runs`, `ranges`: SPAN: ascending in every row.
     runs: Array
     ranges: Array
-    partners: Array
-    section_of: Array
+    partners: Array  # int64: blocks of a member's section with which it may share its offset
+    section_of: Array  # int64: sections of each block
+    # int64, shape (members,): the members of each section, nearly ascending in address.
     order: Array
+    # int64, shape (b,): blocks whose place is to be looked at: each once, as its `waiting` tells.
     queue: Array
+    # int64, shape (sections,): sections to be looked at: each once, as its `stamp` tells.
     touched: Array

@@ -99,16 +99,10 @@ OUT_OF_LINE = 3
 
 @inlined
 def settle(block: Record, at: int, spans: Array) -> int:
-    """Return the lowest legal offset of a block from `at` up, or NOWHERE.
+    """Return the lowest legal offset of a `block` from `at`, in units, up, or NOWHERE.
 
-    Parameters
-    ----------
-    block : Record
-        With its step, and the rows of its spans.
-    at : int
-        In units.
-    spans : ndarray of int64, shape (rows, 2)
-        Inclusive spans of offsets, those of a block in a row and ascending.
+    `spans`, int64 of shape (rows, 2), are inclusive spans of offsets, those of a block in a row and
+    ascending.
     """
     if block.step > 1:
         # Spans are in multiples of the step, so that a rounded offset stays rounded below.
@@ -300,10 +294,7 @@ def _fill_sections(i: int, state: SearchState) -> None:
 def _lift_neighbours(i: int, capacity: int, state: SearchState) -> tuple[int, int]:
     """Lift the bases of unplaced neighbours above a block that was placed.
 
-    Returns
-    -------
-    low, high : int
-        The first and the last section of what was lifted; high < low: something is too high.
+    Return the first and the last section of what was lifted; last < first: something is too high.
     """
     blocks, section_of, neighbours = state.blocks, state.section_of, state.neighbours
     spans, control, trail, block = state.spans, state.control, state.trail, state.blocks[i]
@@ -453,21 +444,8 @@ def _steps(capacity: int, node_limit: int, work: int, state: SearchState) -> int
 def search(capacity: int, node_limit: int, work: int, state: SearchState) -> int:
     """Go on with the search until it ends, `work` steps are done or an array is too short.
 
-    Parameters
-    ----------
-    capacity : int
-        In units.
-    node_limit : int
-        Give up after this many nodes in all.
-    work : int
-        Return to the caller after about this many elementary steps.
-    state : SearchState
-        Its class says the shapes and meaning of its arrays; those of what is known change.
-
-    Returns
-    -------
-    int
-        RUNNING, FOUND, EXHAUSTED, LIMIT or FULL.
+    It gives up after `node_limit` nodes in all; `capacity` is in units.  Arrays of `state` that
+    hold what is known change.  Return RUNNING, FOUND, EXHAUSTED, LIMIT or FULL.
     """
     control, blocks, sections = state.control, len(state.blocks), len(state.sections)
     most = 4 * blocks + 3 * sections + 8  # rows of the trail: see `SearchState`

@@ -125,56 +125,36 @@ def too_large(blocks: Blocks) -> str:
 
 
 class Rules(NamedTuple):
-    """What is said of where blocks may lie, shape (b,) unless said otherwise.
+    """What is said of where blocks may lie, shape (b,) unless said otherwise."""
 
-    Attributes
-    ----------
-    size, alignment : ndarray of int64
-        Of each block.
-    range_ptr : ndarray of int64, shape (b + 1,)
-        Where the ranges of each begin.
-    range_low, range_high : ndarray of int64
-        Rows of the addresses [low, high) in one of which a block must lie, ascending.
-    near_ptr : ndarray of int64, shape (b + 1,)
-        Where the fixed neighbours of each begin.
-    near_low, near_high : ndarray of int64
-        Rows of the addresses [low, high) of fixed blocks that it meets, by ascending `low`.
-    """
-
+    # `size`, `alignment`: int64: of each block.
     size: Array
     alignment: Array
-    range_ptr: Array
+    range_ptr: Array  # int64, shape (b + 1,): where the ranges of each begin
+    # `range_low`, `range_high`: int64: rows of the addresses [low, high) in one of which a block
+    # must lie, ascending.
     range_low: Array
     range_high: Array
-    near_ptr: Array
+    near_ptr: Array  # int64, shape (b + 1,): where the fixed neighbours of each begin
+    # `near_low`, `near_high`: int64: rows of the addresses [low, high) of fixed blocks that it
+    # meets, by ascending `low`.
     near_low: Array
     near_high: Array
 
 
 class Spans(NamedTuple):
-    """What blocks use of their places, and the groups of blocks that are looked at together.
+    """What blocks use of their places, and the groups of blocks that are looked at together."""
 
-    Attributes
-    ----------
-    begin, end : ndarray of int64, shape (b,)
-        Where each block may lie is spans[begin : end]; an empty row: anywhere.
-    spans : ndarray of int64, shape (., 2)
-        Offsets, ends included.
-    size : ndarray of int64, shape (b,)
-        Units of each block.
-    member_ptr, members : ndarray of int64
-        Rows of the blocks of each group.
-    top : int
-        Beyond all addresses that count.
-    """
-
+    # `begin`, `end`: int64, shape (b,): where each block may lie is spans[begin : end]; an empty
+    # row: anywhere.
     begin: Array
     end: Array
-    spans: Array
-    size: Array
+    spans: Array  # int64, shape (., 2): offsets, ends included
+    size: Array  # int64, shape (b,): units of each block
+    # `member_ptr`, `members`: int64: rows of the blocks of each group.
     member_ptr: Array
     members: Array
-    top: int
+    top: int  # beyond all addresses that count
 
 
 class SearchState(NamedTuple):
@@ -189,67 +169,37 @@ class SearchState(NamedTuple):
       among neighbours, too, raises all others high enough, so that no bound is raised twice;
     - to `lists` each block and section of a part, to `parts` at most one for each of its blocks;
     - to `reasons` one reason: of the frames at work, of which there is one for each placed block.
-
-    Attributes
-    ----------
-    linear : bool
-        Every block is alive in a run of sections.
-    section_of : ndarray of int64, shape (incidences,)
-        Sections of every block as rows, ascending.
-    neighbours : ndarray of int64, shape (2 * pairs,)
-        Blocks that share a section with each, as rows, ascending.
-    members : ndarray of int64, shape (incidences,)
-        Blocks of every section as rows.
-    spans : ndarray of int64, shape (., 2)
-        Legal offsets of blocks, ends included, ascending.
-    holes : ndarray of int64, shape (., 2)
-        Addresses [low, high) that no block of a section may use, ascending.
-    blocks : ndarray of BLOCK, shape (b,)
-        Facts about each block.
-    sections : ndarray of SECTION, shape (sections,)
-        Facts about each section.
-    frames : ndarray of FRAME, shape (b + 2,)
-        The stack: a frame for every block that is placed on the way to this node, and its own.
-    trail : ndarray of CHANGE
-        What to take back when a frame is left.
-    lists : ndarray of int64
-        Blocks and sections of parts.
-    parts : ndarray of int64, shape (., 4)
-        Where in `lists` the blocks and the sections of each part are.
-    queue : ndarray of int64, shape (b + 1,)
-        Scratch: each block of a part once, when it is labelled.
-    latest : ndarray of int64, shape (b,)
-        The last row of the trail that raised the effective offset of each block, or -1.
-    row, depth : ndarray of int64, shape (b,)
-        Of each placed block, the row of the trail and the frame in which it was placed; row -1:
-        before the search.
-    blamed : ndarray of bool, shape (b + 3,)
-        Whether the last failure rests on the placement in each frame.
-    reasons : ndarray of int64
-        What failed where an exclusion was made: see :mod:`.blame_kernels`.
-    agenda : ndarray of int64, as long as the trail
-        Rows of the trail that are still to be explained: each once, as its stamp tells.
-    control : ndarray of int64, shape (13,)
-        Counters, by the names above.
     """
 
-    linear: bool
-    section_of: Array
+    linear: bool  # every block is alive in a run of sections
+    section_of: Array  # int64, shape (incidences,): sections of every block as rows, ascending
+    # int64, shape (2 * pairs,): blocks that share a section with each, as rows, ascending.
     neighbours: Array
-    members: Array
-    spans: Array
+    members: Array  # int64, shape (incidences,): blocks of every section as rows
+    spans: Array  # int64, shape (., 2): legal offsets of blocks, ends included, ascending
+    # int64, shape (., 2): addresses [low, high) that no block of a section may use, ascending.
     holes: Array
-    blocks: Array
-    sections: Array
+    blocks: Array  # BLOCK, shape (b,): facts about each block
+    sections: Array  # SECTION, shape (sections,): facts about each section
+    # FRAME, shape (b + 2,): the stack: a frame for every block that is placed on the way to this
+    # node, and its own.
     frames: Array
-    trail: Array
-    lists: Array
+    trail: Array  # CHANGE: what to take back when a frame is left
+    lists: Array  # int64: blocks and sections of parts
+    # int64, shape (., 4): where in `lists` the blocks and the sections of each part are.
     parts: Array
-    queue: Array
+    queue: Array  # int64, shape (b + 1,): scratch: each block of a part once, when it is labelled
+    # int64, shape (b,): the last row of the trail that raised the effective offset of each block,
+    # or -1.
     latest: Array
+    # `row`, `depth`: int64, shape (b,): of each placed block, the row of the trail and the frame in
+    # which it was placed; row -1: before the search.
     row: Array
     depth: Array
+    # bool, shape (b + 3,): whether the last failure rests on the placement in each frame.
     blamed: Array
-    reasons: Array
+    reasons: Array  # int64: what failed where an exclusion was made: see :mod:`.blame_kernels`
+    # int64, as long as the trail: rows of the trail that are still to be explained: each once, as
+    # its stamp tells.
     agenda: Array
-    control: Array
+    control: Array  # int64, shape (13,): counters, by the names above

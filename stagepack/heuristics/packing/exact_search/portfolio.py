@@ -83,27 +83,8 @@ class _Round:
 class Portfolio(abc.ABC):
     """Searches of one component in many orders.
 
-    Parameters
-    ----------
-    keys : mapping of str to ndarray, shape (b,)
-        What blocks may be ordered by.
-    warm : ndarray of int64, shape (b,), optional
-        Offsets of some packing of the component's blocks, whose order is then tried too.
-    b : int
-        Number of the component's blocks; the same numbers, the same random orders.
-
-    Attributes
-    ----------
-    component : Searchable
-        What is searched.
-    search : PausedSearch
-        The one that is under way.
-    warm : ndarray of int64, shape (b,), or None
-        As it was given.
-    rounds : dict of int to int
-        From capacities in units to the rounds that are over.
-    seconds : float
-        Of work of all rounds.
+    Blocks may be ordered by `keys`, shape (b,).  The order of `warm`, int64 of shape (b,), offsets
+    of some packing of them, is tried, too.  The same number of blocks `b`, the same random orders.
     """
 
     component: Searchable
@@ -111,8 +92,8 @@ class Portfolio(abc.ABC):
 
     def __init__(self, keys: Mapping[str, Array], warm: Array | None, b: int) -> None:
         self._nodes = 0
-        self.rounds: dict[int, int] = {}
-        self.seconds = 0.0
+        self.rounds: dict[int, int] = {}  # by capacity in units: those that are over
+        self.seconds = 0.0  # of work of all rounds
         self._begun: dict[int, _Round] = {}  # by capacity: rounds that were stopped
         self._paused: _Round | None = None  # whose search is in `search`, and not over
         self._keys, self.warm = keys, warm
@@ -141,21 +122,10 @@ class Portfolio(abc.ABC):
         """Start one search of a round after the other; yield the limit of nodes of each."""
 
     def beam(self, capacity: int, seconds: float, keep_going: Callable[[], bool]) -> int:
-        """Search for a packing with beams, where they apply.
+        """Search for a packing with beams, where they apply, for some `seconds` of work.
 
-        Parameters
-        ----------
-        capacity : int
-            In units, above the lift.
-        seconds : float
-            Of work.
-        keep_going : callable
-            Asked between chunks of work.
-
-        Returns
-        -------
-        int
-            FOUND, LIMIT, or RUNNING when told to stop.
+        The `capacity` is in units, above the lift; `keep_going` is asked between chunks of work.
+        Return FOUND, LIMIT, or RUNNING when told to stop.
         """
         del capacity, seconds
         return state.LIMIT if keep_going() else state.RUNNING
@@ -169,23 +139,10 @@ class Portfolio(abc.ABC):
     ) -> int:
         """Search in several orders, with limits of nodes that double from round to round.
 
-        A round that was stopped goes on where it was.
-
-        Parameters
-        ----------
-        capacity : int
-            In units, above the lift.
-        number : int
-            Of the round, from 0.
-        keep_going : callable
-            Asked between chunks of work.
-        beside : callable, optional
-            Called after each search.
-
-        Returns
-        -------
-        int
-            FOUND, EXHAUSTED, LIMIT, or RUNNING when told to stop.
+        A round that was stopped goes on where it was.  The `capacity` is in units, above the lift;
+        the `number` of the round counts from 0.  `keep_going` is asked between chunks of work,
+        `beside` called after each search.  Return FOUND, EXHAUSTED, LIMIT, or RUNNING when told to
+        stop.
         """
         begun = self._begun.get(capacity)
         if begun is None or begun.number != number:
@@ -211,10 +168,7 @@ class Portfolio(abc.ABC):
     def _searches(self, begun: _Round) -> Iterator[int]:
         """Go on with the search that was paused, if no other began since, and start those to come.
 
-        Yields
-        ------
-        int
-            The limit of nodes of each.
+        Yield the limit of nodes of each.
         """
         if self._paused is begun:
             yield begun.limit
@@ -228,10 +182,7 @@ class Portfolio(abc.ABC):
 class CanonicalPortfolio(Portfolio):
     """Searches of one component; blocks of the same sections are alike.
 
-    Parameters
-    ----------
-    warm : ndarray of int64, shape (b,), optional
-        As of :class:`Portfolio`.
+    `warm` is as of :class:`Portfolio`.
     """
 
     def __init__(
@@ -258,21 +209,10 @@ class CanonicalPortfolio(Portfolio):
         return self.search.units if self._units is None else self._units
 
     def beam(self, capacity: int, seconds: float, keep_going: Callable[[], bool]) -> int:
-        """Search with beams; the next time it is gone on, where the capacity is the same.
+        """Search with beams; the next time it is gone on, where the `capacity` is the same.
 
-        Parameters
-        ----------
-        capacity : int
-            In units, above the lift.
-        seconds : float
-            Of work, until which a draw is begun or gone on with.
-        keep_going : callable
-            Asked between chunks of work.
-
-        Returns
-        -------
-        int
-            FOUND, LIMIT when the seconds are over, or RUNNING when `keep_going` said no.
+        A draw is begun or gone on with until it took `seconds` of work.  Return FOUND, LIMIT when
+        these are over, or RUNNING when `keep_going` said no.
         """
         until = effort.spent() + seconds
         outcome = self.beams.run(capacity, lambda: effort.spent() < until and keep_going())

@@ -26,23 +26,15 @@ from stagepack.instances.profile import Array
 
 
 class _Packed(NamedTuple):
-    """Some buffers in one memory.
+    """Some buffers in one memory."""
 
-    Attributes
-    ----------
-    buffers, offsets : ndarray of int64
-        Which, and where.
-    peak, over : int
-        Highest address, and by how much it is above the end.
-    highest : ndarray of int64
-        Blocks that end above the memory, else those that end at the peak.
-    """
-
+    # `buffers`, `offsets`: int64: which, and where.
     buffers: Array
     offsets: Array
+    # `peak`, `over`: highest address, and by how much it is above the end.
     peak: int
     over: int
-    highest: Array
+    highest: Array  # int64: blocks that end above the memory, else those that end at the peak
 
 
 class _Search:
@@ -124,18 +116,10 @@ def improve(
 ) -> Array:
     """Move and swap blocks between memories until nothing is gained for long; return the memories.
 
-    Parameters
-    ----------
-    instance : LmemPacking
-        With memories; any objective but penalties.
-    memory : ndarray of int64, shape (n,)
-        Where buffers live at first; memories may be too full.
-    keep_going : callable
-        Asked several times a second; once it says no, that is all.
-    on_solution : callable
-        Called with offsets and memories, int64 of shape (n,), where they are better than before.
-    seed : int
-        Of random numbers.
+    An instance with memories, of any objective but penalties.  Buffers live in `memory`, int64 of
+    shape (n,), at first; memories may be too full.  `keep_going` is asked several times a second;
+    once it says no, that is all.  `on_solution` is called with offsets and memories, int64 of shape
+    (n,), where they are better than before.  Random numbers are of the `seed`.
     """
     search = _Search(instance, keep_going, tuning)
     blocks, rng = search.blocks, np.random.default_rng(seed)
@@ -198,19 +182,9 @@ def _change(
 ) -> Array | None:
     """Return where blocks live after a move or swap drawn at random; None for one that is none.
 
-    Parameters
-    ----------
-    state : list of _Packed or None
-        Of each memory: where some are too full, or else for the peak, the highest blocks move more
-        often.
-    at : ndarray of int64, shape (b,)
-        Where blocks live.
-    movable : ndarray of int64
-        Blocks with a choice.
-    full : bool
-        Whether some memory is too full.
-    rng : Generator
-        Of random numbers.
+    Where some memories are too `full`, or else for the peak, the highest blocks in `state` move
+    more often.  Blocks live `at` memories, int64 of shape (b,); those that are `movable` have a
+    choice.
     """
     some = movable
     if full:
@@ -241,15 +215,7 @@ def _tell(
     state: list[_Packed | None],
     on_solution: Callable[[Array, Array], None],
 ) -> None:
-    """Hand over a placement in which everything fits.
-
-    Parameters
-    ----------
-    state : list of _Packed or None
-        Of each memory.
-    on_solution : callable
-        Takes offsets and memories.
-    """
+    """Hand over a placement in which everything fits, as offsets and memories."""
     offsets, memory = np.zeros((2, instance.n), dtype=np.int64)
     for k, one in enumerate(state):
         if one is not None:

@@ -52,20 +52,9 @@ def bound(
 ) -> int:
     """Return a lower bound on the cost of all placements below `capacity`.
 
-    Parameters
-    ----------
-    pairs : Pairs
-        For which :func:`unsupported` has no objection.
-    capacity : int
-        No block ends above it.
-    upper : int, optional
-        The cost of a placement: a bound as high ends the search.
-    seed : int
-        Of random numbers.
-    keep_going : callable
-        Asked now and then; the bound is the best so far once it says no.
-    on_bound : callable
-        Called with every better bound.
+    To `pairs`, :func:`unsupported` has no objection.  `upper` is the cost of a placement: a bound
+    as high ends the search.  Random numbers are of the `seed`.  `keep_going` is asked now and then;
+    the bound is the best so far once it says no.  `on_bound` is called with every better bound.
     """
     steer, found = tuning.penalties, pairs.certain
     try:
@@ -180,15 +169,7 @@ class _Rows:
         return True
 
     def rise(self, aim: int, keep_going: KeepGoing) -> int:
-        """Raise the weights for some steps; return the best bound so far.
-
-        Parameters
-        ----------
-        aim : int
-            What the bound may become.
-        keep_going : callable
-            Asked after each step.
-        """
+        """Raise the weights for some steps towards a bound `aim`; return the best bound so far."""
         steer, many = self.tuning.penalties, len(self.ptr) - 1
         row, part = np.repeat(np.arange(many), np.diff(self.ptr)), self.entry / SCALE
         stride, best, vain = 1.0, -math.inf, 0

@@ -16,28 +16,18 @@ from stagepack.instances.profile import Array
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Penalised pairs of blocks.
+    """Penalised pairs of blocks."""
 
-    Attributes
-    ----------
-    blocks : Blocks
-        What is packed.
-    member : ndarray of int64, shape (pairs, 2)
-        The blocks of each pair, ascending; several pairs may be of the same two.
-    low, high : ndarray of int64, shape (pairs, 2)
-        The bytes [low, high) above the offset of each that must not meet.
-    cost : ndarray of int64, shape (pairs,)
-        What it costs if they do.
-    certain : int
-        Cost of the pairs that share whatever the placement is.
-    """
-
-    blocks: Blocks
+    blocks: Blocks  # what is packed
+    # int64, shape (pairs, 2): the blocks of each pair, ascending; several pairs may be of the same
+    # two.
     member: Array
+    # `low`, `high`: int64, shape (pairs, 2): the bytes [low, high) above the offset of each that
+    # must not meet.
     low: Array
     high: Array
-    cost: Array
-    certain: int
+    cost: Array  # int64, shape (pairs,): what it costs if they do
+    certain: int  # cost of the pairs that share whatever the placement is
 
     @classmethod
     def of(cls, instance: LmemPacking, blocks: Blocks) -> Pairs:

@@ -49,22 +49,11 @@ def improve(
 ) -> None:
     """Look for placements in which ever cheaper pairs share addresses.
 
-    Parameters
-    ----------
-    pairs : Pairs
-        The blocks, and what it costs that they share.
-    capacity : int
-        No block ends above it.
-    offsets : ndarray of int64, shape (b,), optional
-        A placement that is known: the search begins near it, else anywhere.
-    floor : int
-        A lower bound on the cost: at which the search ends.
-    seed : int
-        Of random numbers.
-    keep_going : callable
-        Asked several times a second; the search ends once it says no.
-    on_solution : callable
-        Called with the offsets of every placement that is better than all before.
+    No block ends above `capacity`.  The search begins near `offsets`, int64 of shape (b,), a
+    placement that is known, else anywhere; it ends at `floor`, a lower bound on the cost.  Random
+    numbers are of the `seed`.  `keep_going` is asked several times a second; the search ends once
+    it says no.  `on_solution` is called with the offsets of every placement that is better than all
+    before.
     """
     steer = tuning.penalties
     try:

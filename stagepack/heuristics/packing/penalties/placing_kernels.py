@@ -137,18 +137,9 @@ def anneal(search: Placing, hot: float, cold: float, more: float, floor: int, st
     A place is drawn with a probability proportional to exp(-weight / temperature).  Calls end
     between two moves.
 
-    Parameters
-    ----------
-    search : Placing
-        Goes on from call to call.
-    hot, cold : float
-        The temperature falls from one to the other over all steps.
-    more : float
-        What a clash weighs more once a move of its block has left it.
-    floor : int
-        The call ends early once the best placement costs no more.
-    steps : int
-        Those to be done.
+    `search` goes on from call to call.  The temperature falls from `hot` to `cold` over all `steps`
+    to be done.  A clash weighs `more` once a move of its block has left it.  The call ends early
+    once the best placement costs no more than `floor`.
     """
     movable, left, until = search.movable, steps, steps
     temperature, factor = hot, (cold / hot) ** (1.0 / 64)

@@ -38,13 +38,8 @@ Pause = Callable[[], object]
 class Chooser:
     """Finds the options of layers that take the fewest ticks within the memory of a device.
 
-    Parameters
-    ----------
-    costs : RangeCosts
-        Those of the instance, each figure the least of any option.
-    tuning : OptionTuning
-    pause : callable
-        Called between chunks of work; what it raises ends it.
+    Each figure of `costs` is the least of any option.  `pause` is called between chunks of work;
+    what it raises ends it.
     """
 
     def __init__(
@@ -94,14 +89,8 @@ class Chooser:
     def options(self, device_class: int, stashes: int, timed: bool = True) -> kernels.Options:
         """Return what the kernels are to know of layers on a class of devices.
 
-        Parameters
-        ----------
-        device_class : int
-            An entry of `RangeCosts.device_class`.
-        stashes : int
-            Microbatches whose activations a stage holds.
-        timed : bool
-            Whether ticks matter; else only whether stages fit.
+        `device_class` is an entry of `RangeCosts.device_class`; a stage holds the activations of
+        `stashes` microbatches.  `timed`: ticks matter; else only whether stages fit.
         """
         capacity, nothing = self.costs.capacity[device_class], np.zeros_like(self._ticks[0])
         added = peak = nothing
@@ -116,16 +105,7 @@ class Chooser:
     def table(self, given: kernels.Options, within: Array, spare: int, last: Array) -> Array:
         """Return, shape (n + 1, n + 1), the least ticks of every run; `UNLIMITED` where none fits.
 
-        Parameters
-        ----------
-        given : Options
-        within, spare, last
-            As :func:`.label_kernels.fill` has them.
-
-        Raises
-        ------
-        InputError
-            When there are too many labels.
+        `given`, `within`, `spare` and `last` are as :func:`.label_kernels.fill` has them.
         """
         n = self.costs.n
         cost, budget = np.full((n + 1, n + 1), UNLIMITED, dtype=np.int64), SHORT
@@ -167,20 +147,10 @@ class Chooser:
     def choose(
         self, given: kernels.Options, first: int, end: int, within: int = UNLIMITED
     ) -> list[int] | None:
-        """Return options of the layers of a stage that take the fewest ticks; None: none fit.
+        """Return options of the layers of the stage [`first`, `end`) that take the fewest ticks.
 
-        Parameters
-        ----------
-        given : Options
-        first, end : int
-            The stage [first, end).
-        within : int
-            Ticks that it does not exceed.
-
-        Raises
-        ------
-        InputError
-            When there are too many labels.
+        `given` are those of the device; the stage takes no more ticks than `within`.  None: none
+        fit.
         """
         best = None
         for way in self._ways(given):
@@ -193,14 +163,9 @@ class Chooser:
         """Return options with which a stage fits, by a rule of thumb; None: it finds none.
 
         Layers exchange their fastest options for those of the fewest bytes, first where a byte
-        saved takes the fewest ticks, until the stage fits.  O(w log(w)) for w layers.
-
-        Parameters
-        ----------
-        kind : pair of int
-            The class of its device, and microbatches whose activations it holds.
-        first, end : int
-            The stage [first, end).
+        saved takes the fewest ticks, until the stage fits.  O(w log(w)) for w layers.  `kind` is
+        the class of its device, and microbatches whose activations it holds; the stage is [`first`,
+        `end`).
         """
         device_class, stashes = kind
         capacity, shared = self.costs.capacity[device_class], self.instance.shared
@@ -293,15 +258,9 @@ class ChosenCosts(RangeCosts):
     """The costs of stages with the best options of their layers, as far as these are within limits.
 
     What stages are dearer, or do not fit, is no stage here.  Its classes are pairs of a class of
-    devices and the microbatches in flight there; bounds are those of the costs it is made from.
-
-    Parameters
-    ----------
-    chooser : Chooser
-    limit : int
-        Ticks: a partition worth no more has all its stages here.
-    timed : bool
-        Whether ticks matter; else every stage that fits costs nothing.
+    devices and the microbatches in flight there; bounds are those of the costs it is made from.  A
+    partition worth no more ticks than `limit` has all its stages here.  `timed`: ticks matter; else
+    every stage that fits costs nothing.
     """
 
     def __init__(self, chooser: Chooser, limit: int = UNLIMITED, timed: bool = True) -> None:
@@ -361,14 +320,8 @@ class ChosenCosts(RangeCosts):
     def fits_matrix(self, device_class: int, stashes: int, pause: Pause = lambda: None) -> Array:
         """Return, shape (n + 1, n + 1), whether [a, b) is a stage here.
 
-        Parameters
-        ----------
-        device_class : int
-            A kind of devices with microbatches.
-        stashes : int
-            Counted with the kind.
-        pause : callable
-            As :meth:`.RangeCosts.fits_matrix` takes it.
+        `device_class` is a kind of devices with microbatches, so that `stashes` are counted with
+        it; `pause` is as :meth:`.RangeCosts.fits_matrix` takes it.
         """
         fits = self._least[device_class] < UNLIMITED
         return np.asarray(fits & self.allowed[:, None] & self.allowed[None, :])
@@ -376,10 +329,7 @@ class ChosenCosts(RangeCosts):
     def partition(self, boundaries: list[int], classes: list[int]) -> PipelineSolution:
         """Return the solution whose stages run on devices of the given classes, with its choices.
 
-        Parameters
-        ----------
-        boundaries, classes
-            As in :func:`.assign_devices`.
+        `boundaries` and `classes` are as in :func:`.assign_devices`.
         """
         placed = assign_devices(self.instance, boundaries, [self._pairs[c][0] for c in classes])
         chosen = list[int]()

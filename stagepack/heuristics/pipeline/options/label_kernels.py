@@ -19,29 +19,17 @@ FIRST, END, COUNT, SIDE, FULL = range(5)
 
 
 class Options(NamedTuple):
-    """Layers and their options on one kind of devices; int64 arrays.
+    """Layers and their options on one kind of devices; int64 arrays."""
 
-    Attributes
-    ----------
-    ticks, added, peak : ndarray, shape (options, n)
-        Of every layer in each option; bytes are 0 where the device has no limit.
-    has : ndarray of bool, shape (options, n)
-        Which options a layer has; one at least.
-    capacity : int64
-        Bytes of the device.
-    held : ndarray, shape (n + 1, n + 1), or (1, 1)
-        Bytes that [a, b) holds once, where any are.
-    base : ndarray, shape (n + 1,)
-        Running sums of the least ticks of the layers on any device.
-    """
-
+    # `ticks`, `added`, `peak`: shape (options, n): of every layer in each option; bytes are 0 where
+    # the device has no limit.
     ticks: Array
     added: Array
     peak: Array
-    has: Array
-    capacity: int
-    held: Array
-    base: Array
+    has: Array  # bool, shape (options, n): which options a layer has; one at least
+    capacity: int  # bytes of the device
+    held: Array  # shape (n + 1, n + 1), or (1, 1): bytes that [a, b) holds once, where any are
+    base: Array  # shape (n + 1,): running sums of the least ticks of the layers on any device
 
 
 class Room(NamedTuple):
@@ -133,18 +121,8 @@ def extend(layer: int, within: int, count: int, options: Options, held: int, roo
 
     `TOO_MANY` where there is no room for them.
 
-    Parameters
-    ----------
-    layer : int64
-        The layer that is added.
-    within : int64
-        Ticks that no label exceeds.
-    count : int64
-        Labels of the run, on side 0.
-    options : Options
-    held : int64
-        Bytes that the longer run holds once.
-    room : Room
+    The `layer` is added to a run of `count` labels, on side 0; no label exceeds `within` ticks, and
+    the longer run holds `held` bytes once.
     """
     return _extend(options, layer, within, held, room, 0, count)
 

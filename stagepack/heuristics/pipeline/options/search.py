@@ -26,15 +26,7 @@ from stagepack.progress import Part, Progress, Stopped
 def solve(
     costs: RangeCosts, progress: Progress[PipelineSolution], tuning: PipelineTuning = TUNING
 ) -> bool:
-    """Find and prove an optimal partition with its choices; return False when none fits.
-
-    Raises
-    ------
-    InputError
-        When stages have too many trade-offs.
-    Stopped
-        When the time is over.
-    """
+    """Find and prove an optimal partition with its choices; return False when none fits."""
     instance, chooser = costs.instance, Chooser(costs, tuning.options, progress.require_time)
     if progress.solution is None:
         found = any_that_fits(costs, progress, tuning, chooser)
@@ -89,15 +81,7 @@ def any_that_fits(
 ) -> PipelineSolution | None:
     """Return a partition that fits with some choices, whatever it takes; None: there is none.
 
-    Parameters
-    ----------
-    chooser : Chooser, optional
-        Of these costs, where there is one.
-
-    Raises
-    ------
-    InputError
-        When stages have too many trade-offs of bytes.
+    `chooser` is of these costs, where there is one.
     """
     pause: Pause = (lambda: None) if progress is None else progress.require_time
     chooser = chooser or Chooser(costs, tuning.options, pause)
@@ -114,19 +98,9 @@ def chosen_for(
 ) -> PipelineSolution | None:
     """Return the stages of a partition with choices that fit; None: none do, or none are found.
 
-    Parameters
-    ----------
-    solution : PipelineSolution
-        Its choices do not matter.
-    pause : callable
-        Called now and then; what it raises ends the search.
-    closely : bool
-        Whether to take the best choices; else those of a rule of thumb, which may find none.
-
-    Raises
-    ------
-    InputError
-        When a stage has too many trade-offs to take the best.
+    Choices of `solution` do not matter.  `pause` is called now and then; what it raises ends the
+    search.  `closely`: the best choices are taken; else those of a rule of thumb, which may find
+    none.
     """
     chooser, instance = Chooser(costs, tuning.options, pause), costs.instance
     chosen = list[int]()
