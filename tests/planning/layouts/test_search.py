@@ -172,7 +172,7 @@ def test_the_table_has_the_best_first_and_no_bound_above_its_step() -> None:
 
 
 def test_layers_with_alternatives_are_refused_by_name() -> None:
-    with pytest.raises(InputError, match="recompute: .* all layers or none"):
+    with pytest.raises(InputError, match=r"recompute: .* all layers or none"):
         llama(recompute="full")
 
 
