@@ -15,12 +15,13 @@ import msgspec
 
 from stagepack.claims import check_result
 from stagepack.claims.again import solved_again
-from stagepack.claims.claim import PROVABLE, Claim, ResultCheck, Verdict, short
+from stagepack.claims.claim import PROVABLE, Claim, ResultCheck, Verdict, is_number, short
 from stagepack.claims.rules import Again, Case, judged
 from stagepack.contracts import JsonObject
 from stagepack.instances.documents import strict
 from stagepack.instances.violation import Violation
 from stagepack.planning import steps
+from stagepack.planning.layouts.answer import PROBLEM as LAYOUT
 from stagepack.planning.model_plan import ModelPlan
 from stagepack.planning.step_labels import MANY, Whole
 from stagepack.planning.tuned import MEASURED, Tuning
@@ -79,7 +80,10 @@ def check_plan(
         return ResultCheck(plan.name, None, broken, None)
     with strict.located(path):
         document = strict.decode(strict.load(path), JsonObject)
+    layout = document if document.get("problem") == LAYOUT else None
+    document = document if layout is None else document["plan"]
     broken = tuple(_false_records(plan, document))
+    broken += () if layout is None else tuple(_false_of_layout(plan, layout))
     claims = list(_claims_of_levels(plan, document, prove, time_limit))
     figures = _false if plan.levels else _false_without_levels
     broken += tuple(figures(plan, document))
@@ -218,6 +222,17 @@ def _false(plan: ModelPlan, document: JsonObject) -> Iterator[Violation]:
         said = document.get(name)
         if said is not None and not _same(said, known[name]):
             yield Violation(f"claim: {name}", f"{short(said)} is said, {short(known[name])} is so")
+
+
+def _false_of_layout(plan: ModelPlan, layout: JsonObject) -> Iterator[Violation]:
+    """Yield what a layout cannot say beside the plan of its copies."""
+    step, least, status = (layout.get(name) for name in ("objective", "bound", "status"))
+    if not is_number(step) or step < (plan.objective or 0):
+        yield Violation("claim: objective", f"{short(step)} is said, its copies take longer")
+    elif is_number(least) and least > step:
+        yield Violation("claim: bound", f"{short(least)} is said, above a step of {short(step)}")
+    elif (status == Status.OPTIMAL) != (least == step):
+        yield Violation("claim: status", f"{short(status)} is said, the bound is {short(least)}")
 
 
 def _false_without_levels(plan: ModelPlan, document: JsonObject) -> Iterator[Violation]:

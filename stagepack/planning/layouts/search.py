@@ -124,6 +124,12 @@ def plan_layout(
                 field="measured",
                 remedy="give figures of devices and links, cluster 4xh100@figures.json",
             )
+        if given.get("recompute", "none") != "none":
+            raise InputError(
+                "chooses for each layer, and layouts recompute all layers or none",
+                field="recompute",
+                remedy="leave it out, or give --set keep=inputs; both are tried",
+            )
         given["cluster"] = clusters.cluster(given["cluster"])
         named = Named.read(data, path.name)
         ways = require_layouts(named, given, global_batch)

@@ -171,6 +171,23 @@ def test_the_table_has_the_best_first_and_no_bound_above_its_step() -> None:
     assert found.plan.memory <= room
 
 
+def test_layers_with_alternatives_are_refused_by_name() -> None:
+    with pytest.raises(InputError, match=r"recompute: .* all layers or none"):
+        llama(recompute="full")
+
+
+def test_the_document_of_a_layout_is_checked(tmp_path: Path) -> None:
+    path = tmp_path / "layout.json"
+    llama().to_json(str(path))
+    assert run("check", str(path)).returncode == 0
+    told = json.loads(path.read_text())
+    false = (("objective", 1), ("bound", 2 * told["objective"]), ("status", "UNKNOWN"))
+    for name, value in false:
+        path.write_text(json.dumps({**told, name: value}, indent=2))
+        answer = run("check", str(path))
+        assert (answer.returncode, f"claim: {name}" in answer.stdout) == (4, True)
+
+
 def test_faster_links_and_more_devices_are_never_worse() -> None:
     slow = plan_layout(
         EXAMPLES / "llama.json", "2x8xh100@pcie4/ib-hdr", global_batch=64, training=True
