@@ -256,5 +256,10 @@ class _Package(types.ModuleType):
         if not (isinstance(value, types.ModuleType) and name in _HOME):
             super().__setattr__(name, value)
 
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        # A function that names the package is sent to another process with it; only modules of the
+        # plain class are sent by name.
+        return importlib.import_module, (__name__,)
+
 
 sys.modules[__name__].__class__ = _Package

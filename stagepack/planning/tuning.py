@@ -143,7 +143,7 @@ def tune(
     if search not in SEARCHES:
         raise InputError(f"unknown {search!r}", field="search", remedy=suggest(search, SEARCHES))
     if not (callable(make) or (make is None and measure is not None)):
-        remedy = "give a function of the options that returns an instance"
+        remedy = "give a function of the options that returns an instance, or None and measure="
         raise InputError(f"{a(type(make).__name__)} is no function", field="make", remedy=remedy)
     jobs, seed = integer(jobs, "jobs", 1), integer(seed, "seed", 0)
     time_limit = require_time(time_limit)

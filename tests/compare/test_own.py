@@ -295,3 +295,19 @@ def test_exceptions_of_callbacks_keep_what_there_is(jobs: int, which: str) -> No
     assert kept.interrupted
     assert kept.rows[0]["status"] == "FEASIBLE"
     assert len(kept.rows) == 4
+
+
+def test_functions_of_scripts_may_name_the_package(tmp_path: Path) -> None:
+    """As users write them: the function's globals hold the package itself."""
+    script = tmp_path / "mine.py"
+    script.write_text(
+        "import stagepack as sp\n"
+        "instance = sp.PipelinePartition.from_arrays([3, 1, 2], devices=2)\n"
+        "def mine(instance):\n"
+        "    return sp.solve(instance).solution\n"
+        "print([row['status'] for row in sp.compare([instance], [mine], jobs=1).rows])\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, str(script)], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.strip() == "['FEASIBLE']", ran.stderr
