@@ -57,8 +57,8 @@ SLACK = 1e-9
 """Relative, for sums of floats."""
 LEAST = 0.05
 """Seconds of a question at least."""
-FINALS = 0.025
-"""Part of the time left that a plan takes for each question, of which it has 20 in all."""
+FINALS = (0.025, 0.1, 0.4)
+"""Parts of the time left that plans take for each of their questions, one round after another."""
 ROOM = 0.95
 """Part of a device's memory that a layout may use; the rest is left to what fragments it."""
 
@@ -370,26 +370,31 @@ class _Search:
         return max(sum(each[first:end]) for first, end, _ in solution.stages)
 
     def _plan_best(self, ways: list[_Way], interrupts: Interrupts) -> None:
-        """Plan what may be the best, the most promising first, until the best one is proved."""
-        tried = [way for way in ways if way.chain is not None and not way.reason]
-        for way in sorted(tried, key=lambda one: (one.objective or math.inf, one.bound)):
-            if self._over(interrupts):
-                return
-            if not self._beaten(way):
-                self._plan(way)
+        """Plan what may be the best, the most promising first, until the best one is proved.
 
-    def _plan(self, way: _Way) -> None:
-        """Plan a layout: its stages, their schedule, and its bound."""
-        plan = plan_model(_of(way.chain), microbatches=way.layout.microbatches, **self._limits())
+        What is left open has more time in the next round.
+        """
+        for share in FINALS if self.ends < math.inf else FINALS[:1]:
+            tried = [way for way in ways if way.chain is not None and not way.reason]
+            for way in sorted(tried, key=lambda one: (one.objective or math.inf, one.bound)):
+                if self._over(interrupts):
+                    return
+                if not self._beaten(way):
+                    self._plan(way, share)
+
+    def _plan(self, way: _Way, share: float) -> None:
+        """Plan a layout: its stages, their schedule, and its bound; `share` is one of `FINALS`."""
+        whole, count = _of(way.chain), way.layout.microbatches
+        plan = plan_model(whole, microbatches=count, **self._limits(share))
         self.interrupted |= plan.interrupted
         if plan.status is Status.INFEASIBLE:
             way.reason = plan.reason
         self._take(way, plan)
         way.bound = max(way.bound, (plan.bound or 0) + self._least_reduction(way.layout))
 
-    def _limits(self) -> dict[str, Any]:
-        """Return the limits of a plan, of which each question gets a part of the time left."""
-        left = None if self.ends == math.inf else max(LEAST, FINALS * (self.ends - clock()))
+    def _limits(self, share: float = FINALS[0]) -> dict[str, Any]:
+        """Return the limits of a plan, of which each question gets a `share` of the time left."""
+        left = None if self.ends == math.inf else max(LEAST, share * (self.ends - clock()))
         return {"time_limit": left, **self.limits}
 
     # ------------------------------------------------------------------ the answer
