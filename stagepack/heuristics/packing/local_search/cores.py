@@ -136,7 +136,7 @@ class _Cores:
             packed = _pack_core(
                 _part(self.blocks, members, self.fixed),
                 self.offsets[members],
-                last is None or last[0] < len(members),
+                self._searches(turn) and (last is None or last[0] < len(members)),
                 self.aim,
                 seed + turn,
                 legs if turn else 2,
@@ -167,6 +167,10 @@ class _Cores:
             legs = min(legs, self.tuning.cores.most_calls)
             filling = max(filling, self.tuning.cores.refill_share * self.completing)
 
+    def _searches(self, turn: int) -> bool:
+        """Return whether a turn searches: of very many blocks a first packing is to come soon."""
+        return turn > 0 or self.blocks.b <= self.tuning.greedy.scalable_from
+
     def _place_others(self, goal: int, turn: int) -> Array | None:
         """Place the others, level by level, the heavy ones first; return what should join the core.
 
@@ -191,7 +195,7 @@ class _Cores:
             if not tries:
                 return None
             over, peak, chosen = min(tries, key=lambda item: item[:2])
-            if over and goal == self.aim:
+            if over and goal == self.aim and self._searches(turn):
                 around = _part(self.blocks, members, self.offsets)
                 found = _search(around, goal, going, chosen, tuning=self.tuning)
                 over, chosen = (over, chosen) if found is None else (0, found)
