@@ -385,8 +385,9 @@ class _Search:
     def _plan(self, way: _Way, share: float) -> None:
         """Plan a layout: its stages, their schedule, and its bound; `share` is one of `FINALS`."""
         whole, count = _of(way.chain), way.layout.microbatches
-        plan = plan_model(whole, microbatches=count, **self._limits(share))
-        self.interrupted |= plan.interrupted
+        plan = plan_model(
+            whole, microbatches=count, stop=lambda: clock() >= self.ends, **self._limits(share)
+        )
         if plan.status is Status.INFEASIBLE:
             way.reason = plan.reason
         self._take(way, plan)
