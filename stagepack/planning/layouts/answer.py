@@ -30,6 +30,8 @@ TOOLS: dict[str, Callable[[Layout, Any, Any], str]] = {
     "torchtitan": torchtitan,
     "vllm": vllm,
 }
+WORD = 60
+"""Letters of an argument that a screen shows whole."""
 TABLE = 10
 """Rows of layouts that are printed."""
 
@@ -210,7 +212,9 @@ class LayoutPlan(Shown):
         ]
         if self.training:
             lines.append(("recomputed", "all layers" if layout.recompute else "nothing"))
-        lines += self.commands()
+        for tool, text in self.commands():
+            short = max(map(len, text.split())) <= WORD  # others would be cut on the screen
+            lines.append((tool, text if short else f"write it: --export FILE --as {tool}"))
         held = [f"{name} {as_text.quantity(count)}" for name, count in self.memory.items() if count]
         lines.append(("fullest", ", ".join(held)))
         return [

@@ -251,6 +251,7 @@ def test_shell(tmp_path: Path) -> None:
     done = run(*words)
     assert done.returncode == 0, done.stderr
     assert "tokens a second" in done.stdout
+    assert "write it: --export FILE --as torchtitan" in done.stdout, "nothing is cut"
     assert file.read_text().startswith("--tensor-model-parallel-size")
     written = json.loads(out.read_text())
     assert written["layout"]["tensor"] * written["layout"]["pipeline"] <= 16
