@@ -21,6 +21,7 @@ Plans are made (:mod:`stagepack.planning.tuner.search`), or a profiler of the us
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -174,6 +175,8 @@ def tune(
     limits: JsonObject = {"split": bool(split), "time_limit": time_limit, "seed": seed}
     if not is_number(gap) or gap < 0:
         raise InputError(f"{gap!r}", field="gap", remedy="give a part, such as 0.01")
+    if measure is not None and not isinstance(measure, Command):
+        _require_called(measure, values)
     total_limit = require_time(total_limit, "total_limit")
     given = make, values, rising, limits, kept, executor, jobs, float(gap), total_limit
     tuner = Tuner(*given) if how is None else Profiled(*given, how=how)
@@ -211,6 +214,19 @@ def _profiling(
         None if calls is None else integer(calls, "calls", 1),
         bool(retry),
     )
+
+
+def _require_called(measure: Measure, options: Mapping[str, Sequence[Any]]) -> None:
+    """Refuse to `measure` by a function that does not take the names of the `options`."""
+    try:
+        signature = inspect.signature(measure)
+    except (TypeError, ValueError):  # of what is written in C, nothing is known
+        return
+    try:
+        signature.bind(**dict.fromkeys(options))
+    except TypeError as error:
+        remedy = f"take {', '.join(options)}, or **options"
+        raise InputError(str(error), field="measure", remedy=remedy) from None
 
 
 def _listed(options: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:

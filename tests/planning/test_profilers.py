@@ -456,3 +456,17 @@ def test_two_runs_on_one_store_measure_nothing_twice(
     calls = script.with_name("calls").read_text().splitlines()
     assert len(calls) == len(set(calls)) == 6
     assert sum(one["measured"]["calls"] for one in documents) == 6
+
+
+def test_a_function_of_other_names_is_refused_before_it_is_called() -> None:
+    def other(size: int) -> float:
+        raise AssertionError("it is not called")
+
+    for measure in (other, lambda: 1.0):
+        with pytest.raises(sp.InputError) as caught:
+            sp.tune(None, {"batch": [1, 2], "devices": [2]}, measure=measure)
+        assert caught.value.field == "measure"
+        assert "take batch, devices" in str(caught.value)
+    found = sp.tune(None, {"batch": [1, 2]}, measure=lambda **given: float(given["batch"]))
+    assert found.best is not None
+    assert found.best.options == {"batch": 2}
